@@ -1,0 +1,294 @@
+// libsumtree._core: a backend opened at run time, and its trees.
+//
+// Nothing here checks what the C library checks. A status other than OK leaves as _core.Failure(name, text, position),
+// which tree.py turns into an exception with the offending value in its message.
+#include <dlfcn.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <stdexcept>
+
+#include "sumtree.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+using Indices = nb::ndarray<const int64_t, nb::c_contig, nb::device::cpu>;
+using Doubles = nb::ndarray<const double, nb::c_contig, nb::device::cpu>;
+using IndicesOut = nb::ndarray<int64_t, nb::c_contig, nb::device::cpu>;
+using DoublesOut = nb::ndarray<double, nb::c_contig, nb::device::cpu>;
+
+// Batches up to this many elements keep the GIL: handing it over costs more than the work.
+constexpr int64_t SHORT_BATCH = 4096;
+
+struct Failure {
+    const char *name;
+    const char *text;
+    int64_t position;
+};
+
+// ---- a backend: one shared library, opened by absolute path with its symbols kept to itself ------------------------
+
+#define SUMTREE_FUNCTIONS(ENTRY)                                                                                       \
+    ENTRY(abi_version)                                                                                                 \
+    ENTRY(backend)                                                                                                     \
+    ENTRY(strerror)                                                                                                    \
+    ENTRY(status_name)                                                                                                 \
+    ENTRY(create)                                                                                                      \
+    ENTRY(free)                                                                                                        \
+    ENTRY(padded_capacity)                                                                                             \
+    ENTRY(memory_available)                                                                                            \
+    ENTRY(bytes)                                                                                                       \
+    ENTRY(update)                                                                                                      \
+    ENTRY(update_range)                                                                                                \
+    ENTRY(get)                                                                                                         \
+    ENTRY(get_range)                                                                                                   \
+    ENTRY(sum)                                                                                                         \
+    ENTRY(min)                                                                                                         \
+    ENTRY(root)                                                                                                        \
+    ENTRY(find)                                                                                                        \
+    ENTRY(sample)                                                                                                      \
+    ENTRY(masses)                                                                                                      \
+    ENTRY(validate)                                                                                                    \
+    ENTRY(nodes)
+
+// Never closed: trees may outlive any handle, and OpenMP or OpenACC runtimes do not survive dlclose.
+class Backend {
+  public:
+    explicit Backend(const std::string &path) {
+        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) throw std::runtime_error(dlerror());
+#define LOAD(name) name = symbol<decltype(name)>(library, "sumtree_" #name);
+        SUMTREE_FUNCTIONS(LOAD)
+#undef LOAD
+    }
+
+#define DECLARE(name) decltype(&sumtree_##name) name = nullptr;
+    SUMTREE_FUNCTIONS(DECLARE)
+#undef DECLARE
+
+    void check(sumtree_status status, int64_t position = -1) const {
+        if (status != SUMTREE_OK) throw Failure{status_name(status), strerror(status), position};
+    }
+
+  private:
+    template <typename Function> static Function symbol(void *library, const char *name) {
+        void *address = dlsym(library, name);
+        if (address == nullptr) throw std::runtime_error(dlerror());
+        return reinterpret_cast<Function>(address);
+    }
+};
+
+std::vector<std::tuple<int32_t, std::string, std::string>> status_table(const Backend &backend) {
+    std::vector<std::tuple<int32_t, std::string, std::string>> table;
+    for (int32_t status = 0; status < SUMTREE_STATUS_COUNT; ++status) {
+        table.emplace_back(status, backend.status_name(status), backend.strerror(status));
+    }
+    return table;
+}
+
+void masses_of(const Backend &backend, Doubles priorities, double alpha, DoublesOut masses) {
+    int64_t position = -1;
+    const auto count = static_cast<int64_t>(priorities.size());
+    backend.check(backend.masses(count, priorities.data(), alpha, masses.data(), &position), position);
+}
+
+// ---- a tree: any number of readers or one writer -------------------------------------------------------------------
+
+using Reader = std::shared_lock<std::shared_mutex>;
+using Writer = std::unique_lock<std::shared_mutex>;
+
+// (key, counter, buffer_pos) of NumPy's Philox.
+using PhiloxState = std::tuple<std::vector<uint64_t>, std::vector<uint64_t>, int32_t>;
+
+class Tree {
+  public:
+    Tree(const Backend &backend, int64_t capacity, int kind) : backend_(backend) {
+        backend.check(backend.create(capacity, static_cast<sumtree_kind>(kind), &tree_));
+    }
+    ~Tree() { backend_.free(tree_); }
+    Tree(const Tree &) = delete;
+    Tree &operator=(const Tree &) = delete;
+
+    int64_t padded_capacity() const { return backend_.padded_capacity(tree_); }
+
+    // masses is one number for all (no axes) or one for each index.
+    void update(const Indices &indices, const Doubles &masses) {
+        const auto count = static_cast<int64_t>(indices.size());
+        int64_t position = -1;
+        const auto status = locked<Writer>(count, [&] {
+            return backend_.update(tree_, count, indices.data(), masses.data(), step(masses), &position);
+        });
+        backend_.check(status, position);
+    }
+
+    void update_range(int64_t start, int64_t count, const Doubles &masses) {
+        int64_t position = -1;
+        const auto status = locked<Writer>(count, [&] {
+            return backend_.update_range(tree_, start, count, masses.data(), step(masses), &position);
+        });
+        backend_.check(status, position);
+    }
+
+    void get(const Indices &indices, const DoublesOut &masses) const {
+        const auto count = static_cast<int64_t>(indices.size());
+        int64_t position = -1;
+        const auto status = locked<Reader>(
+            count, [&] { return backend_.get(tree_, count, indices.data(), masses.data(), &position); });
+        backend_.check(status, position);
+    }
+
+    void get_range(int64_t start, const DoublesOut &masses) const {
+        const auto count = static_cast<int64_t>(masses.size());
+        backend_.check(
+            locked<Reader>(count, [&] { return backend_.get_range(tree_, start, count, masses.data()); }));
+    }
+
+    double sum(int64_t start, int64_t stop) const {
+        double value = 0.0;
+        backend_.check(locked<Reader>(1, [&] { return backend_.sum(tree_, start, stop, &value); }));
+        return value;
+    }
+
+    double min(int64_t start, int64_t stop) const {
+        double value = 0.0;
+        backend_.check(locked<Reader>(1, [&] { return backend_.min(tree_, start, stop, &value); }));
+        return value;
+    }
+
+    double root(int plane) const {
+        double value = 0.0;
+        backend_.check(
+            locked<Reader>(1, [&] { return backend_.root(tree_, static_cast<sumtree_plane>(plane), &value); }));
+        return value;
+    }
+
+    void find(const Doubles &targets, int side, const IndicesOut &indices) const {
+        const auto count = static_cast<int64_t>(targets.size());
+        int64_t position = -1;
+        const auto status = locked<Reader>(count, [&] {
+            return backend_.find(tree_, count, targets.data(), static_cast<sumtree_side>(side), indices.data(),
+                                 &position);
+        });
+        backend_.check(status, position);
+    }
+
+    void sample(double beta, bool stratified, const IndicesOut &indices, const DoublesOut &masses,
+                const DoublesOut &weights) {
+        const auto count = static_cast<int64_t>(indices.size());
+        backend_.check(locked<Writer>(count, [&] {
+            return backend_.sample(tree_, &rng_, count, beta, stratified, indices.data(), masses.data(),
+                                   weights.data());
+        }));
+    }
+
+    PhiloxState rng() const {
+        sumtree_philox rng;
+        (void)locked<Reader>(1, [&] { return rng = rng_, SUMTREE_OK; });
+        return {{std::begin(rng.key), std::end(rng.key)},
+                {std::begin(rng.counter), std::end(rng.counter)},
+                rng.buffer_pos};
+    }
+
+    void set_rng(const PhiloxState &state) {
+        const auto &[key, counter, buffer_pos] = state;
+        if (key.size() != 2 || counter.size() != 4 || buffer_pos < 0 || buffer_pos > 4) {
+            backend_.check(SUMTREE_ARGUMENT);
+        }
+        sumtree_philox rng;
+        std::copy(key.begin(), key.end(), rng.key);
+        std::copy(counter.begin(), counter.end(), rng.counter);
+        rng.buffer_pos = buffer_pos;
+        (void)locked<Writer>(1, [&] { return rng_ = rng, SUMTREE_OK; });
+    }
+
+    void validate() const {
+        sumtree_plane plane{};
+        int64_t node = -1;
+        backend_.check(locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); }), node);
+    }
+
+    // nodes holds 2 * padded_capacity doubles.
+    void nodes(int plane, const DoublesOut &nodes) const {
+        backend_.check(locked<Reader>(padded_capacity(), [&] {
+            return backend_.nodes(tree_, static_cast<sumtree_plane>(plane), nodes.data());
+        }));
+    }
+
+  private:
+    static int64_t step(const Doubles &masses) { return masses.ndim() == 0 ? 0 : 1; }
+
+    // Whoever must wait waits without the GIL, and the lock is given up before the GIL is taken again: so nobody waits
+    // for the GIL while holding a tree, and nobody for a tree while holding the GIL.
+    template <typename Lock, typename Work> sumtree_status locked(int64_t count, Work &&work) const {
+        Lock lock(mutex_, std::try_to_lock);
+        if (lock.owns_lock() && count <= SHORT_BATCH) return work();
+        nb::gil_scoped_release released;
+        if (!lock.owns_lock()) lock.lock();
+        const sumtree_status status = work();
+        lock.unlock();
+        return status;
+    }
+
+    const Backend &backend_;
+    sumtree_t *tree_ = nullptr;
+    sumtree_philox rng_{};
+    mutable std::shared_mutex mutex_;
+};
+
+PyObject *failure_type = nullptr;
+
+void translate_failure(const std::exception_ptr &thrown, void *) {
+    try {
+        std::rethrow_exception(thrown);
+    } catch (const Failure &failure) {
+        const nb::tuple arguments = nb::make_tuple(failure.name, failure.text, failure.position);
+        PyErr_SetObject(failure_type, arguments.ptr());
+    }
+}
+
+} // namespace
+
+NB_MODULE(_core, module) {
+    failure_type = PyErr_NewException("libsumtree._core.Failure", nullptr, nullptr);
+    module.attr("Failure") = nb::handle(failure_type);
+    nb::register_exception_translator(translate_failure);
+    module.attr("ABI_VERSION") = SUMTREE_ABI_VERSION;
+    module.attr("MAX_CAPACITY") = SUMTREE_MAX_CAPACITY;
+    module.attr("MAX_MASS") = SUMTREE_MAX_MASS;
+
+    nb::class_<Backend>(module, "Backend")
+        .def(nb::init<const std::string &>(), nb::arg("path"))
+        .def_prop_ro("abi_version", [](const Backend &self) { return self.abi_version(); })
+        .def_prop_ro("name", [](const Backend &self) { return self.backend(); })
+        .def("memory_available", [](const Backend &self) { return self.memory_available(); })
+        .def("bytes", [](const Backend &self, int64_t capacity,
+                         int kind) { return self.bytes(capacity, static_cast<sumtree_kind>(kind)); })
+        .def("masses", &masses_of)
+        .def("status_table", &status_table);
+
+    nb::class_<Tree>(module, "Tree")
+        .def(nb::init<const Backend &, int64_t, int>(), nb::arg("backend"), nb::arg("capacity"), nb::arg("kind"),
+             nb::keep_alive<1, 2>())
+        .def_prop_ro("padded_capacity", &Tree::padded_capacity)
+        .def("update", &Tree::update)
+        .def("update_range", &Tree::update_range)
+        .def("get", &Tree::get)
+        .def("get_range", &Tree::get_range)
+        .def("sum", &Tree::sum)
+        .def("min", &Tree::min)
+        .def("root", &Tree::root)
+        .def("find", &Tree::find)
+        .def("sample", &Tree::sample)
+        .def_prop_rw("rng", &Tree::rng, &Tree::set_rng)
+        .def("validate", &Tree::validate)
+        .def("nodes", &Tree::nodes);
+}

@@ -1,0 +1,26 @@
+"""Sum, min and priority trees for prioritized replay: exact, fast, deployable."""
+
+from importlib.metadata import version as _version
+
+from libsumtree import errors, reference
+from libsumtree.buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
+from libsumtree.errors import EmptyTreeError, SumTreeError
+from libsumtree.tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
+
+__version__ = _version("libsumtree")
+
+__all__ = [
+    "MAX_CAPACITY",
+    "MAX_MASS",
+    "BetaSchedule",
+    "EmptyTreeError",
+    "MinTree",
+    "PrioritizedReplayBuffer",
+    "PriorityTree",
+    "Sample",
+    "SumTree",
+    "SumTreeError",
+    "TreeSample",
+    "errors",
+    "reference",
+]

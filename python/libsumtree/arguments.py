@@ -1,0 +1,191 @@
+"""What callers may pass, and what the C library takes: C-contiguous, aligned int64 and float64 arrays.
+
+An array that already is one passes through untouched; anything else is converted into a new array. Callers' arrays are
+never written to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from operator import index as to_index
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from libsumtree.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    IndexOutOfRangeError,
+    RangeError,
+    ShapeError,
+)
+
+Indices: TypeAlias = NDArray[np.int64]
+Doubles: TypeAlias = NDArray[np.float64]
+
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = np.dtype(np.float64)
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+def is_scalar(value: object) -> bool:
+    """Tell whether a result for `value` is a Python number rather than an array."""
+    return not isinstance(value, np.ndarray) and np.ndim(value) == 0  # type: ignore[arg-type]
+
+
+def place(name: str, position: int, shape: tuple[int, ...]) -> str:
+    """Name one element of an argument as the caller would: ``masses[1, 2]``, or ``mass`` alone."""
+    if not shape:
+        return name
+    where = np.unravel_index(position, shape)
+    return f"{name}[{', '.join(str(int(axis)) for axis in where)}]"
+
+
+def out_of_range(where: str, value: int, capacity: int) -> IndexOutOfRangeError:
+    """Make the error for an index outside 0 .. capacity-1."""
+    return IndexOutOfRangeError(f"{where} is {value}: an index must be in 0 .. {capacity - 1}")
+
+
+def as_indices(indices: ArrayLike, capacity: int, name: str = "indices") -> Indices:
+    """Convert indices to C-contiguous int64 of the same shape.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If they are not of an integer dtype.
+    IndexOutOfRangeError
+        If one does not fit int64. Whether it is below the capacity is the tree's to check.
+    """
+    if type(indices) is np.ndarray and indices.dtype is _INT64 and _is_plain(indices):
+        return indices
+    array = np.asarray(indices)
+    if not isinstance(indices, np.ndarray):
+        array = _integers_of_sequence(array, indices, capacity, name)
+    if array.dtype.kind not in "iu":
+        raise ArgumentTypeError(f"{name} has dtype {array.dtype}: it must be of an integer dtype")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64_MAX:
+        position = int(np.argmax(array.ravel() > _INT64_MAX))
+        where = place(name, position, array.shape)
+        raise out_of_range(where, int(array.ravel()[position]), capacity)
+    return np.ascontiguousarray(array, dtype=_INT64).reshape(array.shape)
+
+
+def as_doubles(values: ArrayLike, name: str) -> Doubles:
+    """Convert real numbers to C-contiguous float64 of the same shape.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If they are not real numbers: bool, complex, object and text are refused.
+    """
+    if type(values) is np.ndarray and values.dtype is _FLOAT64 and _is_plain(values):
+        return values
+    array = np.asarray(values)
+    if array.dtype.kind == "O" and not isinstance(values, np.ndarray):
+        array = _doubles_of_objects(array)
+    if array.dtype.kind not in "fiu":
+        raise ArgumentTypeError(f"{name} has dtype {array.dtype}: it must be real numbers")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(array, dtype=_FLOAT64).reshape(array.shape)
+
+
+def check_same_shape(indices: Indices, values: Doubles, names: tuple[str, str]) -> None:
+    """Refuse values that are neither one number nor one for each index."""
+    if values.ndim and values.shape != indices.shape:
+        raise ShapeError(
+            f"{names[1]} has shape {values.shape}: it must be one number or have the shape "
+            f"{indices.shape} of {names[0]}"
+        )
+
+
+def as_integer(value: Any, name: str) -> int:
+    """Take any integer but bool as a Python int.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If it is not an integer.
+    """
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        return to_index(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"{name} is {value!r} of type {type(value).__name__}: it must be an integer"
+        ) from None
+
+
+def as_count(value: Any, name: str) -> int:
+    """Take an integer >= 0."""
+    count = as_integer(value, name)
+    if count < 0:
+        raise ArgumentError(f"{name} is {count}: it must be >= 0")
+    return count
+
+
+def as_real(value: Any, name: str) -> float:
+    """Take one real number but bool as a float."""
+    array = as_doubles(value, name)
+    if array.ndim:
+        raise ShapeError(f"{name} has shape {array.shape}: it must be one number")
+    return float(array)
+
+
+def as_range(start: Any, stop: Any, capacity: int) -> tuple[int, int]:
+    """Take a range with 0 <= start <= stop <= capacity; stop None means capacity."""
+    first = as_integer(start, "start")
+    last = capacity if stop is None else as_integer(stop, "stop")
+    if not 0 <= first <= last <= capacity:
+        raise RangeError(
+            f"start is {first} and stop is {last}: 0 <= start <= stop <= {capacity} must hold"
+        )
+    return first, last
+
+
+def _is_plain(array: NDArray[Any]) -> bool:
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
+
+
+def _integers_of_sequence(
+    array: NDArray[Any], values: ArrayLike, capacity: int, name: str
+) -> NDArray[Any]:
+    """Give a sequence of Python integers an integer dtype; NumPy has none for empty ones and for huge integers."""
+    if array.size == 0 and array.dtype.kind == "f":
+        return array.astype(_INT64)
+    if array.dtype.kind not in "fO":
+        return array
+    exact = np.asarray(values, dtype=object)
+    if not all(_is_number(value, Integral) for value in exact.flat):
+        return array
+    for position, value in enumerate(exact.flat):
+        if not 0 <= value < capacity:
+            raise out_of_range(place(name, position, exact.shape), value, capacity)
+    return exact.astype(_INT64)
+
+
+def _doubles_of_objects(array: NDArray[Any]) -> NDArray[Any]:
+    """Convert Python numbers too large for any dtype; what exceeds the largest double becomes an infinity."""
+    if not all(_is_number(value, Real) for value in array.flat):
+        return array
+    return np.array(list(map(_nearest_double, array.flat)), dtype=_FLOAT64).reshape(array.shape)
+
+
+def _is_number(value: object, abstract: type) -> bool:
+    return isinstance(value, abstract) and not isinstance(value, (bool, np.bool_))
+
+
+def _nearest_double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def names_of(values: Iterable[str]) -> str:
+    """Join choices for a message: ``'a', 'b'``."""
+    return ", ".join(repr(value) for value in values)

@@ -1,0 +1,733 @@
+"""The prioritized replay buffer: a ring of transitions over a `PriorityTree` (Schaul et al., 2016)."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.random import SeedSequence
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from libsumtree import checkpoint, philox
+from libsumtree.arguments import (
+    Doubles,
+    Indices,
+    as_count,
+    as_doubles,
+    as_real,
+    check_same_shape,
+    is_scalar,
+    place,
+)
+from libsumtree.backends import AUTO, open_backend
+from libsumtree.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CheckpointCorruptError,
+    ExponentError,
+    OutOfMemoryError,
+    ShapeError,
+    StaleIdError,
+)
+from libsumtree.ids import Ids
+from libsumtree.records import check_record_dtype, dtype_from_text, dtype_to_text
+from libsumtree.tree import PriorityTree, masses_of
+
+Records = NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class BetaSchedule:
+    """A beta that moves from `start` to `stop` in equal steps over the first `samples` calls of `sample`.
+
+    Attributes
+    ----------
+    start, stop : float
+        Finite; what comes out is clamped to [0, 1].
+    samples : int
+        > 0.
+
+    Notes
+    -----
+    The linear annealing of Schaul et al. (2016), section 3.4.
+    """
+
+    start: float = 0.4
+    stop: float = 1.0
+    samples: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.start) and np.isfinite(self.stop)):
+            raise ExponentError(f"beta goes from {self.start} to {self.stop}: both must be finite")
+        if as_count(self.samples, "samples") == 0:
+            raise ArgumentError("samples is 0: a schedule takes at least one sample")
+
+    def at(self, sampled: int) -> float:
+        """Give the beta after `sampled` calls."""
+        progress = min(sampled / self.samples, 1.0)
+        return min(max(self.start + (self.stop - self.start) * progress, 0.0), 1.0)
+
+
+class Sample(NamedTuple):
+    """A draw from a `PrioritizedReplayBuffer`.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, shape (n,)
+        The names of the transitions, for `update_priorities`.
+    indices : ndarray of int64, shape (n,)
+        The leaves, which are also the slots of the ring.
+    masses : ndarray of float64, shape (n,)
+    weights : ndarray of float64, shape (n,)
+        Importance-sampling weights, (min positive mass / mass) ** beta, in (0, 1].
+    transitions : structured ndarray, shape (n,)
+        Copies of the records.
+    """
+
+    ids: Indices
+    indices: Indices
+    masses: Doubles
+    weights: Doubles
+    transitions: Records
+
+
+class Intake:
+    """Slots of the ring that were retired to take new transitions; one at a time is open.
+
+    Made by `PrioritizedReplayBuffer.begin_add`. Until `commit` the slots are empty: their masses are 0 and no id names
+    them.
+
+    Attributes
+    ----------
+    count : int
+        How many transitions are being added.
+    segments : list of structured ndarray
+        Writable views of the ring, one, or two where it wraps: the places of the last min(count, capacity)
+        transitions, oldest first. Borrowed until `commit` or `abandon`.
+    """
+
+    def __init__(self, buffer: PrioritizedReplayBuffer, count: int, mass: float) -> None:
+        self.count = count
+        self._buffer: PrioritizedReplayBuffer | None = buffer
+        self._mass = mass
+        self._kept = min(count, buffer.capacity)
+        first = buffer.inserted + count - self._kept
+        self._slots = _ring_slices(first, self._kept, buffer.capacity)
+        self.segments = [buffer._storage[slots] for slots in self._slots]
+
+    def fill(self, transitions: Records) -> None:
+        """Copy `count` records, oldest first, to their places."""
+        rows = transitions[self.count - self._kept :]
+        for segment in self.segments:
+            segment[...] = rows[: len(segment)]
+            rows = rows[len(segment) :]
+
+    def commit(self, priorities: ArrayLike | None = None) -> Indices:
+        """Make the filled slots transitions.
+
+        Parameters
+        ----------
+        priorities : array_like, shape (count,), or one number, or None
+            None gives the largest mass that was held before `begin_add`, 1.0 if none was positive.
+
+        Returns
+        -------
+        ndarray of int64, shape (count,)
+            Their ids; all but the last capacity of them are stale already.
+
+        Raises
+        ------
+        PriorityError, ShapeError, ArgumentTypeError
+            As `PrioritizedReplayBuffer.check_priorities`; the intake stays open.
+        """
+        masses = None
+        if priorities is not None:
+            masses = self._open_buffer().check_priorities(priorities, (self.count,))
+        return self.publish(masses)
+
+    def publish(self, masses: Doubles | None) -> Indices:
+        """Do as `commit` does, given masses that `PrioritizedReplayBuffer.check_priorities` returned."""
+        buffer = self._open_buffer()
+        kept = np.asarray(self._mass) if masses is None else masses
+        if kept.ndim:
+            kept = kept.ravel()[self.count - self._kept :]
+        for slots in self._slots:
+            length = slots.stop - slots.start
+            buffer._tree[slots] = kept[:length] if kept.ndim else kept
+            kept = kept[length:] if kept.ndim else kept
+        buffer._size += self._kept
+        self._close(buffer)
+        return buffer._ids.issue(self.count)
+
+    def abandon(self) -> None:
+        """Give up: the slots stay empty and their rows are zeroed; no id is issued."""
+        buffer = self._open_buffer()
+        for segment in self.segments:
+            segment.view(np.uint8)[...] = 0
+        self._close(buffer)
+
+    def _open_buffer(self) -> PrioritizedReplayBuffer:
+        if self._buffer is None:
+            raise ArgumentError("this intake was committed or abandoned before: begin a new one")
+        return self._buffer
+
+    def _close(self, buffer: PrioritizedReplayBuffer) -> None:
+        self._buffer = None
+        self.segments = []
+        buffer._intake = None
+
+
+class PrioritizedReplayBuffer:
+    """A ring of transitions, drawn in proportion to priority ** alpha.
+
+    Parameters
+    ----------
+    capacity : int
+        How many transitions it holds, 1 .. 2**40; further ones replace the oldest.
+    dtype : dtype_like
+        A NumPy structured dtype, one record a transition, without object fields.
+    alpha : float
+        mass = priority ** alpha; finite, >= 0. Nothing is added to a priority.
+    beta : float or BetaSchedule
+        What `sample` takes if it is given none; in 0 .. 1.
+    seed : int, sequence of int, SeedSequence or None
+        Of the draws, see `PriorityTree`.
+    backend : {"auto", "cpu", "multicore", "gpu"}
+        Of the tree.
+
+    Raises
+    ------
+    CapacityError, ArgumentTypeError, ExponentError, BackendError
+        If an argument is out of its domain.
+    OutOfMemoryError
+        If the memory limit cannot hold the tree and the transitions: at once, never later.
+
+    Notes
+    -----
+    Methods may be called from several threads; each waits for the one before.
+
+    Examples
+    --------
+    >>> buffer = PrioritizedReplayBuffer(1000, [("observation", "f4", 4), ("reward", "f4")], seed=0)
+    >>> ids = buffer.add(np.zeros(10, buffer.dtype))
+    >>> drawn = buffer.sample(4)
+    >>> buffer.update_priorities(drawn.ids, np.ones(4))
+    0
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        dtype: DTypeLike,
+        alpha: float = 0.6,
+        *,
+        beta: float | BetaSchedule = 0.4,
+        seed: philox.Seed = None,
+        backend: str = AUTO,
+    ) -> None:
+        self._dtype = check_record_dtype(dtype)
+        self._alpha = as_real(alpha, "alpha")
+        masses_of(np.empty(0), self._alpha)
+        self._beta = beta if isinstance(beta, BetaSchedule) else _checked_beta(beta)
+        self._tree = PriorityTree(capacity, seed=seed, backend=backend)
+        self._storage = _take_storage(self._tree.capacity, self._dtype)
+        self._ids = Ids()
+        self._size = 0
+        self._sampled = 0
+        self._intake: Intake | None = None
+        self._lock = threading.RLock()
+
+    # ---- what it is ----
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions it holds at most."""
+        return self._tree.capacity
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The record dtype."""
+        return self._dtype
+
+    @property
+    def alpha(self) -> float:
+        """The exponent of priorities."""
+        return self._alpha
+
+    @property
+    def beta(self) -> float:
+        """The exponent of weights that the next `sample` takes if it is given none."""
+        return self._beta.at(self._sampled) if isinstance(self._beta, BetaSchedule) else self._beta
+
+    @property
+    def tree(self) -> PriorityTree:
+        """The masses, one leaf a slot. To be read: `update_priorities` writes."""
+        return self._tree
+
+    @property
+    def inserted(self) -> int:
+        """How many transitions were ever added, through all restores."""
+        return self._ids.next_number
+
+    @property
+    def sampled(self) -> int:
+        """How many times `sample` succeeded, through all restores."""
+        return self._sampled
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of new ids; every restore opens a new one."""
+        return self._ids.epoch
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next transition."""
+        return self._ids.next_id
+
+    def __len__(self) -> int:
+        """Give the number of transitions held now."""
+        return self._size
+
+    def __repr__(self) -> str:
+        return (
+            f"PrioritizedReplayBuffer({self.capacity}, alpha={self.alpha}, size={len(self)}, "
+            f"backend={self._tree.backend!r})"
+        )
+
+    # ---- adding ----
+
+    def add(self, transitions: ArrayLike, priorities: ArrayLike | None = None) -> Any:
+        """Add transitions, replacing the oldest where the ring is full.
+
+        Parameters
+        ----------
+        transitions : structured array_like, any shape
+            Records of the buffer's dtype, oldest first; tuples are converted.
+        priorities : array_like of real numbers, the shape of `transitions`, or one number, or None
+            Finite, >= 0. None gives each the largest mass held before the call, 1.0 if none is positive.
+
+        Returns
+        -------
+        int, or ndarray of int64 of the shape of `transitions`
+            Their ids. Of a batch longer than the capacity only the last `capacity` transitions are kept; the ids of
+            the others are stale.
+
+        Raises
+        ------
+        ArgumentTypeError
+            If the records are of another dtype.
+        PriorityError, ShapeError
+            If the priorities are not as described; nothing is added.
+        IdsExhaustedError
+            If all ids of the epoch were issued.
+
+        Notes
+        -----
+        O(k + log capacity) and one copy of each record.
+        """
+        rows = self._as_records(transitions)
+        with self._lock:
+            masses = None
+            if priorities is not None:
+                masses = self.check_priorities(priorities, rows.shape)
+            intake = self.begin_add(rows.size)
+            intake.fill(rows.ravel())
+            ids = intake.publish(masses)
+        return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
+
+    def begin_add(self, count: int) -> Intake:
+        """Retire the slots for `count` new transitions, to be filled by the caller.
+
+        For those who receive transitions straight into the ring. The transitions that they replace are gone from now
+        on, whether the intake is committed or abandoned.
+
+        Parameters
+        ----------
+        count : int
+            >= 0.
+
+        Returns
+        -------
+        Intake
+
+        Raises
+        ------
+        ArgumentError
+            If count is negative, or another intake is open.
+        IdsExhaustedError
+            If all ids of the epoch were issued.
+        """
+        count = as_count(count, "count")
+        with self._lock:
+            if self._intake is not None:
+                raise ArgumentError("an intake is open: commit or abandon it before the next")
+            self._ids.check_room(count)
+            intake = Intake(self, count, self._tree.max or 1.0)
+            for slots in intake._slots:
+                self._tree[slots] = 0.0
+            self._size = min(self._size, self.capacity - intake._kept)
+            self._intake = intake
+            return intake
+
+    def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
+        """Turn priorities into masses, or say what is wrong with them.
+
+        Parameters
+        ----------
+        priorities : array_like of real numbers, of shape `shape`, or one number
+            Finite, >= 0, and priority ** alpha <= 2**960.
+        shape : tuple of int
+            Of the transitions.
+
+        Returns
+        -------
+        ndarray of float64
+            Masses, of shape `shape`, or without axes for one number.
+
+        Raises
+        ------
+        PriorityError, ShapeError, ArgumentTypeError
+            Naming the first bad position and its value.
+        """
+        values = as_doubles(priorities, "priorities")
+        transitions = np.broadcast_to(np.int64(0), shape)
+        check_same_shape(transitions, values, ("the transitions", "priorities"))
+        return masses_of(values, self._alpha)
+
+    # ---- reading and drawing ----
+
+    def __getitem__(self, ids: ArrayLike) -> Any:
+        """Copy the transitions that ids name.
+
+        Raises
+        ------
+        StaleIdError
+            If one is no longer held, naming the first.
+        IdError
+            If one was never issued.
+        """
+        with self._lock:
+            numbers, live = self._ids.resolve(ids, self._oldest)
+            if not live.all():
+                position = int(np.argmin(live))
+                value = np.asarray(ids).ravel()[position]
+                raise StaleIdError(
+                    f"{place('ids', position, live.shape)} is {value}: its transition is gone"
+                )
+            return self._storage[numbers % self.capacity]
+
+    def sample(self, n: int, beta: float | None = None, stratified: bool = True) -> Sample:
+        """Draw n transitions, each with probability mass / total, with replacement.
+
+        Parameters
+        ----------
+        n : int
+            How many, >= 0.
+        beta : float, optional
+            Exponent of the weights, in 0 .. 1; the buffer's own if not given.
+        stratified : bool
+            See `PriorityTree.sample`.
+
+        Returns
+        -------
+        Sample
+            ids, indices, masses, weights and transitions, each of shape (n,).
+
+        Raises
+        ------
+        EmptyTreeError
+            If n > 0 and no transition has a positive mass.
+        ExponentError
+            If beta is outside 0 .. 1.
+
+        Notes
+        -----
+        O(n log capacity) and one copy of each record.
+        """
+        with self._lock:
+            drawn = self._tree.sample(n, self.beta if beta is None else beta, stratified)
+            self._sampled += 1
+            ids = self._ids.of_numbers(self._numbers_of(drawn.indices))
+            return Sample(ids, *drawn, self._storage[drawn.indices])
+
+    def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
+        """Set the priorities of transitions that are still held.
+
+        Parameters
+        ----------
+        ids : array_like of integers, any shape
+        priorities : array_like of real numbers, the shape of `ids`, or one number
+            Finite, >= 0. Of equal ids the last wins.
+
+        Returns
+        -------
+        int
+            How many ids were stale: they are skipped.
+
+        Raises
+        ------
+        IdError, PriorityError, ShapeError, ArgumentTypeError
+            Naming the first bad position and its value; nothing is changed.
+
+        Notes
+        -----
+        O(k log capacity).
+        """
+        with self._lock:
+            numbers, live = self._ids.resolve(ids, self._oldest)
+            values = as_doubles(priorities, "priorities")
+            check_same_shape(numbers, values, ("ids", "priorities"))
+            masses = masses_of(values, self._alpha)
+            slots = numbers % self.capacity
+            stale = int(live.size - np.count_nonzero(live))
+            if stale:
+                slots, masses = slots[live], masses[live] if masses.ndim else masses
+            self._tree.update(slots, masses)
+            return stale
+
+    def clear(self) -> None:
+        """Drop all transitions; their ids are stale, and no id is issued again. O(capacity)."""
+        with self._lock:
+            self._tree[:] = 0.0
+            self._size = 0
+
+    # ---- checkpoints ----
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a checkpoint: whole and on disk, or not at all.
+
+        Parameters
+        ----------
+        path : path_like
+            An existing file is replaced, atomically.
+
+        Raises
+        ------
+        CheckpointError
+            If the file cannot be written; what stood there before is intact.
+        ImportError
+            If h5py is missing (the extra ``hdf5``).
+        """
+        with self._lock:
+            checkpoint.write(path, *self.state())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], backend: str = AUTO) -> Self:
+        """Make the buffer that was saved: it draws the very same samples, and opens a new epoch of ids.
+
+        Parameters
+        ----------
+        path : path_like
+            What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its folder.
+        backend : {"auto", "cpu", "multicore", "gpu"}
+            Of the new buffer's tree.
+
+        Raises
+        ------
+        CheckpointCorruptError, CheckpointFormatError, CheckpointError
+            If the file is damaged, of a newer format, or cannot be read; or the epoch cannot be noted.
+        ImportError
+            If h5py is missing (the extra ``hdf5``).
+        """
+        with checkpoint.read(path) as stored:
+            buffer = cls.from_checkpoint(stored, backend)
+        buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
+        return buffer
+
+    def state(self) -> tuple[dict[str, checkpoint.Attribute], dict[str, list[NDArray[Any]]]]:
+        """Give the attributes and datasets of a checkpoint, as `checkpoint.write` takes them.
+
+        Transitions and masses are views of the ring, oldest first: nothing may be added before they are written.
+        """
+        key, counter, buffer_pos = philox.words_of(self._tree.rng_state)
+        schedule = self._beta
+        if not isinstance(schedule, BetaSchedule):
+            schedule = BetaSchedule(schedule, schedule, 1)
+        seed = self._tree.seed
+        attributes: dict[str, checkpoint.Attribute] = {
+            "capacity": self.capacity,
+            "dtype": dtype_to_text(self._dtype),
+            "alpha": self._alpha,
+            "beta": np.array([schedule.start, schedule.stop]),
+            "beta_samples": schedule.samples,
+            "cursor": self.inserted,
+            "size": len(self),
+            "epoch": self.epoch,
+            "sampled": self._sampled,
+            "seed": json.dumps([_plain(seed.entropy), _plain(seed.spawn_key)]),
+            "rng_key": np.array(key, dtype=np.uint64),
+            "rng_counter": np.array(counter, dtype=np.uint64),
+            "rng_buffer_pos": buffer_pos,
+        }
+        slices = _ring_slices(self._oldest, self._size, self.capacity)
+        datasets: dict[str, list[NDArray[Any]]] = {
+            "ids/epochs": [self._ids.history],
+            "tree/masses": [self._tree[slots] for slots in slices],
+        }
+        for name in self._dtype.names or ():
+            field = checkpoint.field_to_storable(self._storage[name])
+            path = f"storage/{checkpoint.escape_name(name)}"
+            datasets[path] = [field[slots] for slots in slices]
+        return attributes, datasets
+
+    @classmethod
+    def from_checkpoint(cls, stored: checkpoint.Checkpoint, backend: str = AUTO) -> Self:
+        """Make the buffer of an open checkpoint, still in the epoch that was saved.
+
+        Ids may only be issued after `open_epoch`.
+
+        Raises
+        ------
+        CheckpointCorruptError
+            If attributes or datasets are missing, or do not fit each other.
+        """
+        saved = stored.attributes
+        try:
+            buffer = cls(
+                int(saved["capacity"]),
+                dtype_from_text(str(saved["dtype"])),
+                float(saved["alpha"]),
+                beta=_restored_beta(saved["beta"], int(saved["beta_samples"])),
+                seed=_restored_seed(str(saved["seed"])),
+                backend=backend,
+            )
+            buffer._restore(stored)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointCorruptError(
+                f"the checkpoint does not hold a buffer: {type(error).__name__}: {error}"
+            ) from error
+        return buffer
+
+    def open_epoch(self, epoch: int) -> None:
+        """Go on in a new epoch, above every one that was ever opened for these transitions."""
+        with self._lock:
+            if epoch <= self.epoch:
+                raise ArgumentError(f"epoch is {epoch}: it must be above {self.epoch}")
+            self._ids.open_epoch(epoch)
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise ArgumentTypeError(
+            "a PrioritizedReplayBuffer is not pickled, since a copy would issue the same ids "
+            "again: use save and load"
+        )
+
+    # ---- inside ----
+
+    @property
+    def _oldest(self) -> int:
+        return self._ids.next_number - self._size
+
+    def _numbers_of(self, slots: Indices) -> Indices:
+        newest = self._ids.next_number - 1
+        return newest - (newest - slots) % self.capacity
+
+    def _as_records(self, transitions: ArrayLike) -> Records:
+        if isinstance(transitions, (np.ndarray, np.void)):
+            rows = np.asarray(transitions)
+            if not _same_fields(rows.dtype, self._dtype):
+                raise ArgumentTypeError(
+                    f"transitions have dtype {rows.dtype}: it must be {self._dtype}"
+                )
+            return rows
+        try:
+            return np.array(transitions, dtype=self._dtype)
+        except (TypeError, ValueError) as error:
+            raise ArgumentTypeError(
+                f"transitions cannot be made records of {self._dtype}: {error}"
+            ) from None
+
+    def _restore(self, stored: checkpoint.Checkpoint) -> None:
+        saved = stored.attributes
+        size, cursor = int(saved["size"]), int(saved["cursor"])
+        history = stored.datasets["ids/epochs"].read()
+        if not 0 <= size <= min(cursor, self.capacity) or history[-1, 0] != saved["epoch"]:
+            raise ValueError(f"size {size}, cursor {cursor} and epoch {saved['epoch']} do not fit")
+        self._ids = Ids(history, cursor)
+        self._size = size
+        self._sampled = int(saved["sampled"])
+        slices = _ring_slices(self._oldest, size, self.capacity)
+        masses = stored.datasets["tree/masses"].read()
+        if masses.shape != (size,):
+            raise ShapeError(f"{masses.shape} masses for {size} transitions")
+        done = 0
+        for slots in slices:
+            length = slots.stop - slots.start
+            self._tree[slots] = masses[done : done + length]
+            done += length
+        for name in self._dtype.names or ():
+            field = checkpoint.field_to_storable(self._storage[name])
+            dataset = stored.datasets[f"storage/{checkpoint.escape_name(name)}"]
+            dataset.read_into(*(field[slots] for slots in slices))
+        self._tree.rng_state = {
+            "bit_generator": "Philox",
+            "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
+            "buffer_pos": saved["rng_buffer_pos"],
+        }
+
+
+def _ring_slices(first: int, count: int, capacity: int) -> list[slice]:
+    """Give the slots of `count` consecutive numbers from `first` on: one slice, or two where the ring wraps."""
+    start = first % capacity
+    stop = start + count
+    if stop <= capacity:
+        return [slice(start, stop)]
+    return [slice(start, capacity), slice(0, stop - capacity)]
+
+
+def _take_storage(capacity: int, dtype: np.dtype[Any]) -> Records:
+    """Take the memory of all transitions now, so that no later call runs out."""
+    needed = capacity * dtype.itemsize
+    left = open_backend("cpu").memory_available()
+    try:
+        if needed > left:
+            raise MemoryError
+        storage = np.empty(capacity, dtype=dtype)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(
+            f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
+            f"{left} that the memory limit, control group included, has left"
+        ) from None
+    storage.view(np.uint8).fill(0)
+    return storage
+
+
+def _same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
+    """Tell whether records hold the same fields, whatever their byte order and padding."""
+    if given.names != own.names:
+        return False
+    if given.names is None:
+        base_given, base_own = given.base, own.base
+        if given.subdtype or own.subdtype:
+            return given.shape == own.shape and _same_fields(base_given, base_own)
+        return given.newbyteorder("=") == own.newbyteorder("=")
+    return all(_same_fields(given[name], own[name]) for name in given.names)
+
+
+def _checked_beta(beta: float) -> float:
+    value = as_real(beta, "beta")
+    if not 0.0 <= value <= 1.0:
+        raise ExponentError(f"beta is {value}: it must be in 0 .. 1")
+    return value
+
+
+def _restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
+    start, stop = (float(end) for end in ends)
+    return start if start == stop and samples == 1 else BetaSchedule(start, stop, samples)
+
+
+def _restored_seed(text: str) -> SeedSequence:
+    entropy, spawn_key = json.loads(text)
+    return SeedSequence(entropy, spawn_key=tuple(spawn_key))
+
+
+def _plain(value: Any) -> Any:
+    """Turn a seed's integers, of whatever type and nesting, into JSON's."""
+    if value is None or isinstance(value, int):
+        return value
+    if is_scalar(value):
+        return int(value)
+    return [_plain(item) for item in value]

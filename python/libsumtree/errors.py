@@ -1,0 +1,140 @@
+"""The errors of libsumtree: one class for each thing that can be wrong.
+
+Every class is a `SumTreeError` and the built-in exception that fits, so that code may catch either. The classes of
+`STATUS_ERRORS` stand for the status codes of the C library (`SUMTREE_STATUS_TABLE` in ``sumtree.h``), one for one.
+"""
+
+from __future__ import annotations
+
+
+class SumTreeError(Exception):
+    """The base of all errors that libsumtree raises on purpose."""
+
+
+class ArgumentError(SumTreeError, ValueError):
+    """A choice is unknown, or an argument has no meaning here."""
+
+
+class ArgumentTypeError(SumTreeError, TypeError):
+    """An argument has a type or dtype that is not accepted."""
+
+
+class ShapeError(SumTreeError, ValueError):
+    """Two arrays of one call do not have the same shape."""
+
+
+class CapacityError(SumTreeError, ValueError):
+    """A capacity is outside 1 .. 2**40."""
+
+
+class OutOfMemoryError(SumTreeError, MemoryError):
+    """The memory limit, control group included, cannot hold what was asked for."""
+
+
+class IndexOutOfRangeError(SumTreeError, IndexError):
+    """An index is outside 0 .. capacity-1."""
+
+
+class RangeError(SumTreeError, IndexError):
+    """A range does not satisfy 0 <= start <= stop <= capacity."""
+
+
+class MassError(SumTreeError, ValueError):
+    """A mass is not a number in 0 .. 2**960 (in a min tree: is NaN)."""
+
+
+class PriorityError(SumTreeError, ValueError):
+    """A priority is negative, not finite, or its mass exceeds 2**960."""
+
+
+class TargetError(SumTreeError, ValueError):
+    """A target is not a number in 0 .. total."""
+
+
+class ExponentError(SumTreeError, ValueError):
+    """alpha is negative or not finite, or beta is outside 0 .. 1."""
+
+
+class EmptyTreeError(SumTreeError, ValueError):
+    """Nothing can be drawn: the tree holds no positive mass."""
+
+
+class KindError(SumTreeError, TypeError):
+    """This kind of tree has no such operation."""
+
+
+class CorruptTreeError(SumTreeError, RuntimeError):
+    """A tree violates its own invariants: memory was overwritten, or there is a fault in libsumtree."""
+
+
+class BackendError(SumTreeError, RuntimeError):
+    """A backend is unknown, not installed, of another ABI version, or cannot run here."""
+
+
+class IdError(SumTreeError, IndexError):
+    """An id was never issued by this buffer."""
+
+
+class IdsExhaustedError(SumTreeError, OverflowError):
+    """A buffer has issued all the 2**40 ids of its epoch."""
+
+
+class StaleIdError(SumTreeError, LookupError):
+    """An id names a transition that the buffer no longer holds."""
+
+
+class CheckpointError(SumTreeError, ValueError):
+    """A checkpoint cannot be written or read."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """A file is not a checkpoint, or is not the one that was written: its digest does not match."""
+
+
+class CheckpointFormatError(CheckpointError):
+    """A checkpoint has a newer format than this version of libsumtree reads."""
+
+
+class CheckpointMismatchError(CheckpointError):
+    """A checkpoint does not fit what was asked for, such as its record dtype."""
+
+
+class ReplayError(SumTreeError, RuntimeError):
+    """The replay service cannot go on as asked."""
+
+
+class WorldError(ReplayError):
+    """The MPI world does not have the number of ranks that was asked for."""
+
+
+class ProtocolError(ReplayError):
+    """A message that a replay rank or its client received is not one of the protocol."""
+
+
+class RejectedError(ReplayError):
+    """The replay rank refused a batch."""
+
+
+class ReplayTimeoutError(ReplayError, TimeoutError):
+    """No answer came within the time allowed."""
+
+
+class ReplayStopped(ReplayError):  # noqa: N818 - not a fault: the replay rank is ending, as it was asked to
+    """The replay rank is ending; no more transitions are taken or given."""
+
+
+STATUS_ERRORS: dict[str, type[SumTreeError]] = {
+    "ARGUMENT": ArgumentError,
+    "CAPACITY": CapacityError,
+    "MEMORY": OutOfMemoryError,
+    "INDEX": IndexOutOfRangeError,
+    "RANGE": RangeError,
+    "MASS": MassError,
+    "VALUE": MassError,
+    "PRIORITY": PriorityError,
+    "TARGET": TargetError,
+    "EXPONENT": ExponentError,
+    "EMPTY": EmptyTreeError,
+    "KIND": KindError,
+    "CORRUPT": CorruptTreeError,
+}

@@ -1,0 +1,73 @@
+"""The random numbers of libsumtree: NumPy's Philox, its seeds and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.random import Philox, SeedSequence
+
+from libsumtree.errors import ArgumentError, ArgumentTypeError
+
+Seed: TypeAlias = "int | Sequence[int] | SeedSequence | None"
+Words: TypeAlias = tuple[Sequence[int], Sequence[int], int]
+
+_COUNTER_WORDS = 4
+
+
+def seed_sequence(seed: Seed) -> SeedSequence:
+    """Take a seed as NumPy's `SeedSequence`; None draws entropy, which stays readable in it."""
+    if isinstance(seed, SeedSequence):
+        return seed
+    try:
+        return SeedSequence(seed)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"seed is {seed!r}: it must be None, an integer >= 0, a sequence of these or a "
+            f"SeedSequence ({error})"
+        ) from None
+
+
+def words_of(state: Mapping[str, Any]) -> Words:
+    """Take (key, counter, buffer_pos) out of a state as ``numpy.random.Philox().state`` gives it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not the state of a Philox.
+    """
+    try:
+        if state["bit_generator"] != "Philox":
+            raise ValueError(f"bit_generator is {state['bit_generator']!r}")
+        key = [int(word) for word in state["state"]["key"]]
+        counter = [int(word) for word in state["state"]["counter"]]
+        position = int(state["buffer_pos"])
+        if len(key) != 2 or len(counter) != _COUNTER_WORDS or not 0 <= position <= _COUNTER_WORDS:
+            raise ValueError("key, counter or buffer_pos is out of range")
+        if any(not 0 <= word < 1 << 64 for word in key + counter):
+            raise ValueError("key and counter must be of 64-bit words")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"rng_state is not the state of a numpy.random.Philox: {type(error).__name__}: {error}"
+        ) from None
+    return key, counter, position
+
+
+def state_of(words: Words) -> dict[str, Any]:
+    """Make the state that NumPy's Philox has after the same draws: its setter takes it.
+
+    NumPy keeps the block at `counter` in the state. It is made by drawing it again, from the block before.
+    """
+    key, counter, position = words
+    before = sum(word << 64 * i for i, word in enumerate(counter)) - 1
+    state = Philox(0).state
+    state["state"]["key"] = np.array(key, dtype=np.uint64)
+    state["state"]["counter"] = np.array(
+        [before >> 64 * i & 0xFFFFFFFFFFFFFFFF for i in range(_COUNTER_WORDS)], dtype=np.uint64
+    )
+    state["buffer_pos"] = _COUNTER_WORDS
+    generator = Philox(0)
+    generator.state = state
+    generator.random_raw(position)
+    return dict(generator.state)

@@ -1,0 +1,291 @@
+"""The trees again, in plain Python: the oracle that every backend must match bit for bit.
+
+Nodes are kept in dictionaries (an absent node is unset), numbers are Python floats, and every rule stands here as it
+does in ``sumtree.h``, without any of the algorithms that make the C library fast. Only the reading of arguments and the
+seeds are shared; random numbers are `numpy.random.Generator`'s own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.random import Generator, Philox
+from numpy.typing import ArrayLike
+
+from libsumtree import philox
+from libsumtree.arguments import (
+    Doubles,
+    as_count,
+    as_doubles,
+    as_indices,
+    as_integer,
+    as_range,
+    as_real,
+    check_same_shape,
+    is_scalar,
+    place,
+)
+from libsumtree.errors import (
+    ArgumentError,
+    CapacityError,
+    CorruptTreeError,
+    EmptyTreeError,
+    ExponentError,
+    IndexOutOfRangeError,
+    KindError,
+    MassError,
+    TargetError,
+)
+from libsumtree.tree import MAX_CAPACITY, MAX_MASS, Plane, Side, TreeSample
+
+Combine = Callable[[float, float], float]
+
+
+def _add(left: float, right: float) -> float:
+    return left + right
+
+
+def _smaller(left: float, right: float) -> float:
+    return right if right < left else left
+
+
+def _larger(left: float, right: float) -> float:
+    return right if right > left else left
+
+
+class _Plane:
+    """One reduction: nodes by number, recomputed from their children."""
+
+    def __init__(self, padded: int, combine: Combine, unset: float) -> None:
+        self.padded = padded
+        self.combine = combine
+        self.unset = unset
+        self.nodes: dict[int, float] = {}
+
+    def __getitem__(self, node: int) -> float:
+        return self.nodes.get(node, self.unset)
+
+    def set_leaves(self, leaves: Mapping[int, float]) -> None:
+        for index, value in leaves.items():
+            self.nodes[self.padded + index] = value
+        for index in leaves:
+            node = (self.padded + index) >> 1
+            while node >= 1:
+                self.nodes[node] = self.combine(self[2 * node], self[2 * node + 1])
+                node >>= 1
+
+    def within(self, start: int, stop: int, node: int = 1) -> float:
+        """Give the value of `node` in the tree whose leaves outside [start, stop) are unset."""
+        height = self.padded.bit_length() - node.bit_length()
+        first = (node << height) - self.padded
+        last = first + (1 << height)
+        if stop <= first or last <= start:
+            return self.unset
+        if start <= first and last <= stop:
+            return self[node]
+        return self.combine(
+            self.within(start, stop, 2 * node), self.within(start, stop, 2 * node + 1)
+        )
+
+    def as_array(self) -> Doubles:
+        nodes = np.full(2 * self.padded, self.unset)
+        nodes[0] = 0.0
+        for node, value in self.nodes.items():
+            nodes[node] = value
+        return nodes
+
+
+class _Tree:
+    _PLANES: ClassVar[dict[str, tuple[Combine, float]]]
+    _LEAF_PLANE: ClassVar[Plane] = "sum"
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = as_integer(capacity, "capacity")
+        if not 1 <= self.capacity <= MAX_CAPACITY:
+            raise CapacityError(f"capacity is {self.capacity}: it must be in 1 .. {MAX_CAPACITY}")
+        self.padded_capacity = 1
+        while self.padded_capacity < self.capacity:
+            self.padded_capacity *= 2
+        self._planes = {
+            name: _Plane(self.padded_capacity, combine, unset)
+            for name, (combine, unset) in self._PLANES.items()
+        }
+
+    def __len__(self) -> int:
+        return self.capacity
+
+    def update(self, indices: ArrayLike, masses: ArrayLike) -> None:
+        """Do as `libsumtree.tree.Tree.update` does."""
+        where = as_indices(indices, self.capacity)
+        what = as_doubles(masses, "masses")
+        check_same_shape(where, what, ("indices", "masses"))
+        self._check_indices(where)
+        for position, mass in enumerate(what.ravel().tolist() if where.size else []):
+            self._check_leaf(place("masses", position, what.shape), mass)
+        values = np.broadcast_to(what, where.shape).ravel().tolist()
+        leaves = dict(zip(where.ravel().tolist(), values, strict=True))
+        for name, plane in self._planes.items():
+            plane.set_leaves({i: self._leaf(name, mass) for i, mass in leaves.items()})
+
+    def __getitem__(self, indices: ArrayLike | slice) -> Any:
+        if isinstance(indices, slice):
+            return self[np.arange(*indices.indices(self.capacity))]
+        where = as_indices(indices, self.capacity)
+        self._check_indices(where)
+        plane = self._planes[self._LEAF_PLANE]
+        masses = [plane[self.padded_capacity + i] for i in where.ravel().tolist()]
+        return masses[0] if is_scalar(indices) else np.array(masses, float).reshape(where.shape)
+
+    def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
+        if isinstance(indices, slice):
+            indices = np.arange(*indices.indices(self.capacity))
+        self.update(indices, masses)
+
+    def validate(self) -> None:
+        """Check every node that was ever set."""
+        for name, plane in self._planes.items():
+            for node in plane.nodes:
+                if node < self.padded_capacity and plane[node] != plane.combine(
+                    plane[2 * node], plane[2 * node + 1]
+                ):
+                    raise CorruptTreeError(f"node {node} of plane {name!r} is not as its children")
+
+    def nodes(self, plane: Plane) -> Doubles:
+        """Do as `libsumtree.tree.Tree.nodes` does."""
+        if plane not in ("sum", "min", "max"):
+            raise ArgumentError(f"plane is {plane!r}: it must be one of 'sum', 'min', 'max'")
+        if plane not in self._planes:
+            raise KindError(f"{type(self).__name__} has no plane {plane!r}")
+        return self._planes[plane].as_array()
+
+    def _check_indices(self, indices: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        for position, index in enumerate(indices.ravel().tolist()):
+            if not 0 <= index < self.capacity:
+                where = place("indices", position, indices.shape)
+                raise IndexOutOfRangeError(
+                    f"{where} is {index}: an index must be in 0 .. {self.capacity - 1}"
+                )
+
+    def _check_leaf(self, where: str, mass: float) -> None:
+        if not 0.0 <= mass <= MAX_MASS:
+            raise MassError(f"{where} is {mass}: a mass must be a number in 0 .. 2^960")
+
+    def _leaf(self, plane: str, mass: float) -> float:
+        return mass + 0.0
+
+
+class _Summed(_Tree):
+    @property
+    def total(self) -> float:
+        """The root of the sums."""
+        return self._planes["sum"][1]
+
+    def sum(self, start: int = 0, stop: int | None = None) -> float:
+        """Do as `libsumtree.SumTree.sum` does."""
+        return self._planes["sum"].within(*as_range(start, stop, self.capacity))
+
+    def find(self, targets: ArrayLike, side: Side = "right") -> Any:
+        """Do as `libsumtree.SumTree.find` does."""
+        if side not in ("right", "left"):
+            raise ArgumentError(f"side is {side!r}: it must be 'right' or 'left'")
+        wanted = as_doubles(targets, "targets")
+        if wanted.size and self.total == 0.0:
+            raise EmptyTreeError("the tree holds no positive mass")
+        for position, target in enumerate(wanted.ravel().tolist()):
+            if not 0.0 <= target <= self.total:
+                where = place("targets", position, wanted.shape)
+                raise TargetError(f"{where} is {target}: it must be in 0 .. {self.total}")
+        indices = [self._descend(target, side) for target in wanted.ravel().tolist()]
+        return indices[0] if is_scalar(targets) else np.array(indices, int).reshape(wanted.shape)
+
+    def _descend(self, rest: float, side: Side) -> int:
+        sums = self._planes["sum"]
+        node = 1
+        while node < self.padded_capacity:
+            left, right = sums[2 * node], sums[2 * node + 1]
+            inside = left > rest if side == "right" else left >= rest and left > 0.0
+            if inside or right == 0.0:
+                node = 2 * node
+            else:
+                rest -= left
+                node = 2 * node + 1
+        return node - self.padded_capacity
+
+
+class SumTree(_Summed):
+    """`libsumtree.SumTree` in plain Python."""
+
+    _PLANES: ClassVar = {"sum": (_add, 0.0)}
+
+
+class MinTree(_Tree):
+    """`libsumtree.MinTree` in plain Python."""
+
+    _PLANES: ClassVar = {"min": (_smaller, math.inf)}
+    _LEAF_PLANE = "min"
+
+    def min(self, start: int = 0, stop: int | None = None) -> float:
+        """Do as `libsumtree.MinTree.min` does."""
+        return self._planes["min"].within(*as_range(start, stop, self.capacity))
+
+    def _check_leaf(self, where: str, mass: float) -> None:
+        if math.isnan(mass):
+            raise MassError(f"{where} is nan: a value of a min tree must not be NaN")
+
+    def _leaf(self, plane: str, mass: float) -> float:
+        return mass
+
+
+class PriorityTree(_Summed):
+    """`libsumtree.PriorityTree` in plain Python."""
+
+    _PLANES: ClassVar = {"sum": (_add, 0.0), "min": (_smaller, math.inf), "max": (_larger, 0.0)}
+
+    def __init__(self, capacity: int, *, seed: philox.Seed = None) -> None:
+        super().__init__(capacity)
+        self.seed = philox.seed_sequence(seed)
+        self._generator = Generator(Philox(self.seed))
+
+    @property
+    def min(self) -> float:
+        """The smallest positive mass held now."""
+        return self._planes["min"][1]
+
+    @property
+    def max(self) -> float:
+        """The largest mass held now."""
+        return self._planes["max"][1]
+
+    @property
+    def rng_state(self) -> dict[str, Any]:
+        """The state of the draws."""
+        return dict(self._generator.bit_generator.state)
+
+    @rng_state.setter
+    def rng_state(self, state: Mapping[str, Any]) -> None:
+        self._generator.bit_generator.state = philox.state_of(philox.words_of(state))
+
+    def sample(self, n: int, beta: float = 0.4, stratified: bool = True) -> TreeSample:
+        """Do as `libsumtree.PriorityTree.sample` does."""
+        count = as_count(n, "n")
+        exponent = as_real(beta, "beta")
+        if not 0.0 <= exponent <= 1.0:
+            raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
+        if count and self.total == 0.0:
+            raise EmptyTreeError("the tree holds no positive mass")
+        indices = [self._descend(t, "right") for t in self._targets(count, stratified)]
+        masses = [self._planes["sum"][self.padded_capacity + i] for i in indices]
+        weights = [math.pow(self.min / mass, exponent) for mass in masses]
+        return TreeSample(np.array(indices, int), np.array(masses, float), np.array(weights, float))
+
+    def _targets(self, count: int, stratified: bool) -> Iterable[float]:
+        below = math.nextafter(self.total, 0.0)
+        for i, u in enumerate(self._generator.random(count).tolist()):
+            fraction = (i + u) / count if stratified else u
+            yield min(fraction * self.total, below)
+
+    def _leaf(self, plane: str, mass: float) -> float:
+        return math.inf if plane == "min" and mass == 0.0 else mass + 0.0
