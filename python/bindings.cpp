@@ -132,24 +132,22 @@ class Tree {
 
     void update_range(int64_t start, int64_t count, const Doubles &masses) {
         int64_t position = -1;
-        const auto status = locked<Writer>(count, [&] {
-            return backend_.update_range(tree_, start, count, masses.data(), step(masses), &position);
-        });
+        const auto status = locked<Writer>(
+            count, [&] { return backend_.update_range(tree_, start, count, masses.data(), step(masses), &position); });
         backend_.check(status, position);
     }
 
     void get(const Indices &indices, const DoublesOut &masses) const {
         const auto count = static_cast<int64_t>(indices.size());
         int64_t position = -1;
-        const auto status = locked<Reader>(
-            count, [&] { return backend_.get(tree_, count, indices.data(), masses.data(), &position); });
+        const auto status =
+            locked<Reader>(count, [&] { return backend_.get(tree_, count, indices.data(), masses.data(), &position); });
         backend_.check(status, position);
     }
 
     void get_range(int64_t start, const DoublesOut &masses) const {
         const auto count = static_cast<int64_t>(masses.size());
-        backend_.check(
-            locked<Reader>(count, [&] { return backend_.get_range(tree_, start, count, masses.data()); }));
+        backend_.check(locked<Reader>(count, [&] { return backend_.get_range(tree_, start, count, masses.data()); }));
     }
 
     double sum(int64_t start, int64_t stop) const {
@@ -193,9 +191,8 @@ class Tree {
     PhiloxState rng() const {
         sumtree_philox rng;
         (void)locked<Reader>(1, [&] { return rng = rng_, SUMTREE_OK; });
-        return {{std::begin(rng.key), std::end(rng.key)},
-                {std::begin(rng.counter), std::end(rng.counter)},
-                rng.buffer_pos};
+        return {
+            {std::begin(rng.key), std::end(rng.key)}, {std::begin(rng.counter), std::end(rng.counter)}, rng.buffer_pos};
     }
 
     void set_rng(const PhiloxState &state) {
@@ -213,14 +210,14 @@ class Tree {
     void validate() const {
         sumtree_plane plane{};
         int64_t node = -1;
-        backend_.check(locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); }), node);
+        backend_.check(locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); }),
+                       node);
     }
 
     // nodes holds 2 * padded_capacity doubles.
     void nodes(int plane, const DoublesOut &nodes) const {
-        backend_.check(locked<Reader>(padded_capacity(), [&] {
-            return backend_.nodes(tree_, static_cast<sumtree_plane>(plane), nodes.data());
-        }));
+        backend_.check(locked<Reader>(
+            padded_capacity(), [&] { return backend_.nodes(tree_, static_cast<sumtree_plane>(plane), nodes.data()); }));
     }
 
   private:

@@ -185,8 +185,7 @@ sumtree_status sumtree_uniforms(sumtree_philox *rng, int64_t count, double *unif
 
 /* masses[k] = priorities[k]^alpha, by the C library's pow; 0 for priority 0 whatever alpha is.
  * EXPONENT, then PRIORITY, after which masses holds nothing of use. O(count). */
-sumtree_status sumtree_masses(int64_t count, const double *priorities, double alpha, double *masses,
-                              int64_t *position);
+sumtree_status sumtree_masses(int64_t count, const double *priorities, double alpha, double *masses, int64_t *position);
 
 /* ---- self-check --------------------------------------------------------------------------------------------------*/
 

@@ -2,10 +2,10 @@
 
 from importlib.metadata import version as _version
 
-from libsumtree import errors, reference
-from libsumtree.buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
-from libsumtree.errors import EmptyTreeError, SumTreeError
-from libsumtree.tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
+from . import errors, reference
+from .buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
+from .errors import EmptyTreeError, SumTreeError
+from .tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
 
 __version__ = _version("libsumtree")
 

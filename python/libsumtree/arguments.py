@@ -1,7 +1,7 @@
-"""What callers may pass, and what the C library takes: C-contiguous, aligned int64 and float64 arrays.
+"""What callers may pass, and what the C library takes: plain int64 and float64 arrays.
 
-An array that already is one passes through untouched; anything else is converted into a new array. Callers' arrays are
-never written to.
+An array that is C-contiguous and aligned already passes through untouched; anything else is
+converted into a new array. Callers' arrays are never written to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from libsumtree.errors import (
+from .errors import (
     ArgumentError,
     ArgumentTypeError,
     IndexOutOfRangeError,
@@ -154,7 +154,7 @@ def _is_plain(array: NDArray[Any]) -> bool:
 def _integers_of_sequence(
     array: NDArray[Any], values: ArrayLike, capacity: int, name: str
 ) -> NDArray[Any]:
-    """Give a sequence of Python integers an integer dtype; NumPy has none for empty ones and for huge integers."""
+    """Give a sequence of integers an integer dtype, where NumPy has none: empty ones, huge ones."""
     if array.size == 0 and array.dtype.kind == "f":
         return array.astype(_INT64)
     if array.dtype.kind not in "fO":
@@ -169,7 +169,7 @@ def _integers_of_sequence(
 
 
 def _doubles_of_objects(array: NDArray[Any]) -> NDArray[Any]:
-    """Convert Python numbers too large for any dtype; what exceeds the largest double becomes an infinity."""
+    """Convert numbers too large for any integer dtype; above the largest double they are inf."""
     if not all(_is_number(value, Real) for value in array.flat):
         return array
     return np.array(list(map(_nearest_double, array.flat)), dtype=_FLOAT64).reshape(array.shape)

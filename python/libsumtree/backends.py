@@ -1,4 +1,4 @@
-"""The backends: shared libraries beside the binding, opened by absolute path and checked before use."""
+"""The backends: shared libraries beside the binding, opened by absolute path and checked."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from functools import cache
 from pathlib import Path
 
-from libsumtree import _core
-from libsumtree.errors import BackendError
+from . import _core
+from .errors import BackendError
 
 BACKENDS = ("cpu", "multicore", "gpu")
 AUTO = "auto"

@@ -1,4 +1,4 @@
-"""The prioritized replay buffer: a ring of transitions over a `PriorityTree` (Schaul et al., 2016)."""
+"""The prioritized replay buffer (Schaul et al., 2016): a ring of transitions over a tree."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.random import SeedSequence
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from libsumtree import checkpoint, philox
-from libsumtree.arguments import (
+from . import checkpoint, philox
+from .arguments import (
     Doubles,
     Indices,
     as_count,
@@ -23,8 +23,8 @@ from libsumtree.arguments import (
     is_scalar,
     place,
 )
-from libsumtree.backends import AUTO, open_backend
-from libsumtree.errors import (
+from .backends import AUTO, open_backend
+from .errors import (
     ArgumentError,
     ArgumentTypeError,
     CheckpointCorruptError,
@@ -33,16 +33,16 @@ from libsumtree.errors import (
     ShapeError,
     StaleIdError,
 )
-from libsumtree.ids import Ids
-from libsumtree.records import check_record_dtype, dtype_from_text, dtype_to_text
-from libsumtree.tree import PriorityTree, masses_of
+from .ids import Ids
+from .records import check_record_dtype, dtype_from_text, dtype_to_text
+from .tree import PriorityTree, masses_of
 
 Records = NDArray[np.void]
 
 
 @dataclass(frozen=True)
 class BetaSchedule:
-    """A beta that moves from `start` to `stop` in equal steps over the first `samples` calls of `sample`.
+    """A beta that moves from `start` to `stop` over the first `samples` calls of `sample`.
 
     Attributes
     ----------
@@ -98,16 +98,16 @@ class Sample(NamedTuple):
 class Intake:
     """Slots of the ring that were retired to take new transitions; one at a time is open.
 
-    Made by `PrioritizedReplayBuffer.begin_add`. Until `commit` the slots are empty: their masses are 0 and no id names
-    them.
+    Made by `PrioritizedReplayBuffer.begin_add`. Until `commit` the slots are empty: their masses
+    are 0 and no id names them.
 
     Attributes
     ----------
     count : int
         How many transitions are being added.
     segments : list of structured ndarray
-        Writable views of the ring, one, or two where it wraps: the places of the last min(count, capacity)
-        transitions, oldest first. Borrowed until `commit` or `abandon`.
+        Writable views of the ring, one, or two where it wraps: the places of the last min(count,
+        capacity) transitions, oldest first. Borrowed until `commit` or `abandon`.
     """
 
     def __init__(self, buffer: PrioritizedReplayBuffer, count: int, mass: float) -> None:
@@ -150,7 +150,7 @@ class Intake:
         return self.publish(masses)
 
     def publish(self, masses: Doubles | None) -> Indices:
-        """Do as `commit` does, given masses that `PrioritizedReplayBuffer.check_priorities` returned."""
+        """Do as `commit` does, given masses that `check_priorities` of the buffer returned."""
         buffer = self._open_buffer()
         kept = np.asarray(self._mass) if masses is None else masses
         if kept.ndim:
@@ -308,13 +308,14 @@ class PrioritizedReplayBuffer:
         transitions : structured array_like, any shape
             Records of the buffer's dtype, oldest first; tuples are converted.
         priorities : array_like of real numbers, the shape of `transitions`, or one number, or None
-            Finite, >= 0. None gives each the largest mass held before the call, 1.0 if none is positive.
+            Finite, >= 0. None gives each the largest mass held before the call, 1.0 if none is
+            positive.
 
         Returns
         -------
         int, or ndarray of int64 of the shape of `transitions`
-            Their ids. Of a batch longer than the capacity only the last `capacity` transitions are kept; the ids of
-            the others are stale.
+            Their ids. Of a batch longer than the capacity only the last `capacity` transitions are
+            kept; the ids of the others are stale.
 
         Raises
         ------
@@ -342,8 +343,8 @@ class PrioritizedReplayBuffer:
     def begin_add(self, count: int) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.
 
-        For those who receive transitions straight into the ring. The transitions that they replace are gone from now
-        on, whether the intake is committed or abandoned.
+        For those who receive transitions straight into the ring. The transitions that they replace
+        are gone from now on, whether the intake is committed or abandoned.
 
         Parameters
         ----------
@@ -517,19 +518,21 @@ class PrioritizedReplayBuffer:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], backend: str = AUTO) -> Self:
-        """Make the buffer that was saved: it draws the very same samples, and opens a new epoch of ids.
+        """Make the buffer that was saved, in a new epoch of ids: it draws the very same samples.
 
         Parameters
         ----------
         path : path_like
-            What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its folder.
+            What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its
+            folder.
         backend : {"auto", "cpu", "multicore", "gpu"}
             Of the new buffer's tree.
 
         Raises
         ------
         CheckpointCorruptError, CheckpointFormatError, CheckpointError
-            If the file is damaged, of a newer format, or cannot be read; or the epoch cannot be noted.
+            If the file is damaged, of a newer format, or cannot be read; or the epoch cannot be
+            noted.
         ImportError
             If h5py is missing (the extra ``hdf5``).
         """
@@ -541,7 +544,8 @@ class PrioritizedReplayBuffer:
     def state(self) -> tuple[dict[str, checkpoint.Attribute], dict[str, list[NDArray[Any]]]]:
         """Give the attributes and datasets of a checkpoint, as `checkpoint.write` takes them.
 
-        Transitions and masses are views of the ring, oldest first: nothing may be added before they are written.
+        Transitions and masses are views of the ring, oldest first: nothing may be added before they
+        are written.
         """
         key, counter, buffer_pos = philox.words_of(self._tree.rng_state)
         schedule = self._beta
@@ -670,7 +674,7 @@ class PrioritizedReplayBuffer:
 
 
 def _ring_slices(first: int, count: int, capacity: int) -> list[slice]:
-    """Give the slots of `count` consecutive numbers from `first` on: one slice, or two where the ring wraps."""
+    """Give the slots of `count` numbers from `first` on: one slice, or two where the ring wraps."""
     start = first % capacity
     stop = start + count
     if stop <= capacity:

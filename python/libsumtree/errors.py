@@ -1,7 +1,8 @@
 """The errors of libsumtree: one class for each thing that can be wrong.
 
-Every class is a `SumTreeError` and the built-in exception that fits, so that code may catch either. The classes of
-`STATUS_ERRORS` stand for the status codes of the C library (`SUMTREE_STATUS_TABLE` in ``sumtree.h``), one for one.
+Every class is a `SumTreeError` and the built-in exception that fits, so that code may catch either.
+The classes of `STATUS_ERRORS` stand for the status codes of the C library (`SUMTREE_STATUS_TABLE`
+in ``sumtree.h``), one for one.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ class EmptyTreeError(SumTreeError, ValueError):
 
 
 class KindError(SumTreeError, TypeError):
-    """This kind of tree has no such operation."""
+    """The operation is not one of this kind of tree."""
 
 
 class CorruptTreeError(SumTreeError, RuntimeError):
-    """A tree violates its own invariants: memory was overwritten, or there is a fault in libsumtree."""
+    """A tree violates its own invariants: memory was overwritten, or libsumtree has a fault."""
 
 
 class BackendError(SumTreeError, RuntimeError):
@@ -119,7 +120,7 @@ class ReplayTimeoutError(ReplayError, TimeoutError):
     """No answer came within the time allowed."""
 
 
-class ReplayStopped(ReplayError):  # noqa: N818 - not a fault: the replay rank is ending, as it was asked to
+class ReplayStopped(ReplayError):  # noqa: N818 - it is no error
     """The replay rank is ending; no more transitions are taken or given."""
 
 

@@ -1,8 +1,9 @@
 """Ids: the names of transitions, never issued twice in the life of a buffer.
 
-An id is an epoch in the high bits and a running number in the low 40. The running number goes on through all epochs; a
-restore opens a new epoch. So an id that was issued after the checkpoint that was restored, and lost with it, has a
-number that belongs to a later epoch by now: it is told apart, and stale for ever.
+An id is an epoch in the high bits and a running number in the low 40. The running number goes on
+through all epochs; a restore opens a new epoch. So an id that was issued after the checkpoint that
+was restored, and lost with it, has a number that belongs to a later epoch by now: it is told apart,
+and stale for ever.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from libsumtree.arguments import Indices, as_indices, place
-from libsumtree.errors import IdError, IdsExhaustedError, IndexOutOfRangeError
+from .arguments import Indices, as_indices, place
+from .errors import IdError, IdsExhaustedError, IndexOutOfRangeError
 
 NUMBER_BITS = 40
 MAX_NUMBER = 1 << NUMBER_BITS

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import Philox, SeedSequence
 
-from libsumtree.errors import ArgumentError, ArgumentTypeError
+from .errors import ArgumentError, ArgumentTypeError
 
 Seed: TypeAlias = "int | Sequence[int] | SeedSequence | None"
 Words: TypeAlias = tuple[Sequence[int], Sequence[int], int]
@@ -57,7 +57,8 @@ def words_of(state: Mapping[str, Any]) -> Words:
 def state_of(words: Words) -> dict[str, Any]:
     """Make the state that NumPy's Philox has after the same draws: its setter takes it.
 
-    NumPy keeps the block at `counter` in the state. It is made by drawing it again, from the block before.
+    NumPy keeps the block at `counter` in the state. It is made by drawing it again, from the block
+    before.
     """
     key, counter, position = words
     before = sum(word << 64 * i for i, word in enumerate(counter)) - 1

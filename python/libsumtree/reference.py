@@ -1,8 +1,9 @@
 """The trees again, in plain Python: the oracle that every backend must match bit for bit.
 
-Nodes are kept in dictionaries (an absent node is unset), numbers are Python floats, and every rule stands here as it
-does in ``sumtree.h``, without any of the algorithms that make the C library fast. Only the reading of arguments and the
-seeds are shared; random numbers are `numpy.random.Generator`'s own.
+Nodes are kept in dictionaries (an absent node is unset), numbers are Python floats, and every rule
+stands here as it does in ``sumtree.h``, without any of the algorithms that make the C library fast.
+Only the reading of arguments and the seeds are shared; random numbers are
+`numpy.random.Generator`'s own.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.random import Generator, Philox
 from numpy.typing import ArrayLike
 
-from libsumtree import philox
-from libsumtree.arguments import (
+from . import philox
+from .arguments import (
     Doubles,
     as_count,
     as_doubles,
@@ -28,7 +29,7 @@ from libsumtree.arguments import (
     is_scalar,
     place,
 )
-from libsumtree.errors import (
+from .errors import (
     ArgumentError,
     CapacityError,
     CorruptTreeError,
@@ -39,7 +40,7 @@ from libsumtree.errors import (
     MassError,
     TargetError,
 )
-from libsumtree.tree import MAX_CAPACITY, MAX_MASS, Plane, Side, TreeSample
+from .tree import MAX_CAPACITY, MAX_MASS, Plane, Side, TreeSample
 
 Combine = Callable[[float, float], float]
 

@@ -1,7 +1,7 @@
 """The trees: sums, minima and proportional draws over the leaves of a complete binary tree.
 
-A node is always recomputed from its two children, in IEEE double, left before right. The whole tree is thus a function
-of its leaves alone, and every backend gives the bits of `libsumtree.reference`.
+A node is always recomputed from its two children, in IEEE double, left before right. The whole tree
+is thus a function of its leaves alone, and every backend gives the bits of `libsumtree.reference`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.random import Philox, SeedSequence
 from numpy.typing import ArrayLike
 
-from libsumtree import _core, philox
-from libsumtree.arguments import (
+from . import _core, philox
+from .arguments import (
     Doubles,
     Indices,
     as_count,
@@ -28,8 +28,8 @@ from libsumtree.arguments import (
     names_of,
     place,
 )
-from libsumtree.backends import AUTO, open_backend, resolve
-from libsumtree.errors import STATUS_ERRORS, ArgumentError, CapacityError, OutOfMemoryError
+from .backends import AUTO, open_backend, resolve
+from .errors import STATUS_ERRORS, ArgumentError, CapacityError, OutOfMemoryError
 
 MAX_CAPACITY: int = _core.MAX_CAPACITY
 MAX_MASS: float = _core.MAX_MASS
@@ -141,7 +141,8 @@ class Tree:
     def update(self, indices: ArrayLike, masses: ArrayLike) -> None:
         """Set leaves and recompute their ancestors.
 
-        The batch is checked whole first: after an error nothing has changed. Of equal indices the last wins.
+        The batch is checked whole first: after an error nothing has changed. Of equal indices the
+        last wins.
 
         Parameters
         ----------
@@ -159,8 +160,9 @@ class Tree:
 
         Notes
         -----
-        O(k log n) for k leaves of n, and never more than O(k + n): the ancestors of one level do not depend on each
-        other, so each level is recomputed once, and as a whole where the batch touches a fair part of it.
+        O(k log n) for k leaves of n, and never more than O(k + n): the ancestors of one level do
+        not depend on each other, so each level is recomputed once, and as a whole where the batch
+        touches a fair part of it.
         """
         indices = as_indices(indices, self._capacity)
         masses = as_doubles(masses, "masses")
@@ -171,7 +173,7 @@ class Tree:
             self._raise(failure, indices=indices, masses=masses)
 
     def __getitem__(self, indices: ArrayLike | slice) -> Any:
-        """Read leaves: a float for one index, else a float64 array of the shape of `indices`. O(k)."""
+        """Read leaves: a float for one index, else float64 of the shape of `indices`. O(k)."""
         if isinstance(indices, slice):
             return self._get_slice(indices)
         array = as_indices(indices, self._capacity)
@@ -214,7 +216,8 @@ class Tree:
         Returns
         -------
         ndarray of float64, shape (2 * padded_capacity,)
-            Node i at position i; node 1 is the root, leaf j is node padded_capacity + j, position 0 is 0.
+            Node i at position i; node 1 is the root, leaf j is node padded_capacity + j, position 0
+            is 0.
 
         Raises
         ------
@@ -279,7 +282,8 @@ class _Summed(Tree):
     def sum(self, start: int = 0, stop: int | None = None) -> float:
         """Sum the masses of the leaves start .. stop-1.
 
-        The root of the same tree with the leaves outside the range set to zero: one defined order of additions.
+        The root of the same tree with the leaves outside the range set to zero: one defined order
+        of additions.
 
         Parameters
         ----------
@@ -300,10 +304,10 @@ class _Summed(Tree):
     def find(self, targets: ArrayLike, side: Side = "right") -> Any:
         """Find the leaves in which targets lie, by descent from the root.
 
-        At a node with children's sums l and r, m being the rest of the target: ``"right"`` goes left if l > m or
-        r == 0; ``"left"`` goes left if (l >= m and l > 0) or r == 0; else m -= l and it goes right. Without rounding
-        that is the smallest index j with target < sum(0, j+1), or with target <= sum(0, j+1) for ``"left"``. A leaf
-        of mass zero is never returned.
+        At a node with children's sums l and r, m being the rest of the target: ``"right"`` goes
+        left if l > m or r == 0; ``"left"`` goes left if (l >= m and l > 0) or r == 0; else m -= l
+        and it goes right. Without rounding that is the smallest index j with target < sum(0, j+1),
+        or with target <= sum(0, j+1) for ``"left"``. A leaf of mass zero is never returned.
 
         Parameters
         ----------
@@ -418,7 +422,7 @@ class PriorityTree(_Summed):
     def __init__(self, capacity: int, *, seed: philox.Seed = None, backend: str = AUTO) -> None:
         self._seed = philox.seed_sequence(seed)
         super().__init__(capacity, backend=backend)
-        self.rng_state = Philox(self._seed).state  # type: ignore[assignment]
+        self.rng_state = Philox(self._seed).state
 
     @property
     def seed(self) -> SeedSequence:
@@ -447,8 +451,9 @@ class PriorityTree(_Summed):
     def sample(self, n: int, beta: float = 0.4, stratified: bool = True) -> TreeSample:
         """Draw n leaves, each with probability mass / total, with replacement.
 
-        Consumes exactly n doubles u_i of the generator; none if it fails. The targets are fl(u_i * total), or
-        stratified fl(fl(fl(i + u_i) / n) * total), each at most the double below the total.
+        Consumes exactly n doubles u_i of the generator; none if it fails. The targets are fl(u_i *
+        total), or stratified fl(fl(fl(i + u_i) / n) * total), each at most the double below the
+        total.
 
         Parameters
         ----------
@@ -477,13 +482,13 @@ class PriorityTree(_Summed):
         """
         count = as_count(n, "n")
         exponent = as_real(beta, "beta")
-        drawn = TreeSample(
-            np.empty(count, dtype=np.int64), np.empty(count), np.empty(count)
-        )
+        drawn = TreeSample(np.empty(count, dtype=np.int64), np.empty(count), np.empty(count))
         try:
             self._core.sample(exponent, bool(stratified), *drawn)
         except _core.Failure as failure:
-            raise_failure(failure, f" (beta is {exponent})" if failure.args[0] == "EXPONENT" else "")
+            raise_failure(
+                failure, f" (beta is {exponent})" if failure.args[0] == "EXPONENT" else ""
+            )
         return drawn
 
     def __getstate__(self) -> dict[str, Any]:

@@ -1,0 +1,8 @@
+"""``python -m libsumtree``: the command line."""
+
+import sys
+
+from libsumtree.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The command line: ``libsumtree replay`` and ``libsumtree apex``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from types import ModuleType
+
+from ..errors import SumTreeError
+from . import apex, replay
+
+COMMANDS: Mapping[str, ModuleType] = {"replay": replay, "apex": apex}
+USAGE_STATUS = 2
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="libsumtree", description="Prioritized replay: exact, fast, deployable."
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"libsumtree {version('libsumtree')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS.values():
+        command.add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Instead of the process's own.
+
+    Returns
+    -------
+    int
+        The exit status: 0, or 2 after one line on standard error that says what was wrong.
+    """
+    options = make_parser().parse_args(arguments)
+    try:
+        status: int = COMMANDS[options.command].main(options)
+    except (SumTreeError, OSError, ImportError) as error:
+        line = " ".join(str(error).split())
+        print(f"libsumtree: error: {line}", file=sys.stderr, flush=True)
+        return USAGE_STATUS
+    return status
