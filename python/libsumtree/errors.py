@@ -41,7 +41,11 @@ class RangeError(SumTreeError, IndexError):
 
 
 class MassError(SumTreeError, ValueError):
-    """A mass is not a number in 0 .. 2**960 (in a min tree: is NaN)."""
+    """A mass is not a number in 0 .. 2**960."""
+
+
+class NotANumberError(MassError):
+    """A value of a min tree is NaN."""
 
 
 class PriorityError(SumTreeError, ValueError):
@@ -131,7 +135,7 @@ STATUS_ERRORS: dict[str, type[SumTreeError]] = {
     "INDEX": IndexOutOfRangeError,
     "RANGE": RangeError,
     "MASS": MassError,
-    "VALUE": MassError,
+    "VALUE": NotANumberError,
     "PRIORITY": PriorityError,
     "TARGET": TargetError,
     "EXPONENT": ExponentError,

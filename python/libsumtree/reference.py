@@ -38,6 +38,7 @@ from .errors import (
     IndexOutOfRangeError,
     KindError,
     MassError,
+    NotANumberError,
     TargetError,
 )
 from .tree import MAX_CAPACITY, MAX_MASS, Plane, Side, TreeSample
@@ -234,7 +235,7 @@ class MinTree(_Tree):
 
     def _check_leaf(self, where: str, mass: float) -> None:
         if math.isnan(mass):
-            raise MassError(f"{where} is nan: a value of a min tree must not be NaN")
+            raise NotANumberError(f"{where} is nan: a value of a min tree must not be NaN")
 
     def _leaf(self, plane: str, mass: float) -> float:
         return mass
