@@ -1,0 +1,104 @@
+"""``libsumtree apex``: train an Ape-X DQN agent, or play a policy that one has saved."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..apex.agreement import AgreedError
+from ..apex.errors import OptionError
+from ..apex.options import flag, option_fields, read_options
+from ..apex.policy import evaluate_policy
+from ..apex.report import last_line
+from ..apex.run import refuse, run
+from ..errors import SumTreeError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[Any]
+
+_DESCRIPTION = """\
+Train an Ape-X DQN agent (Horgan et al., 2018): one replay rank, one learner, N actors.
+
+  export OPENBLAS_NUM_THREADS=1
+  mpiexec -n 6 python -m mpi4py -m libsumtree apex --actors 4 --seed 0
+  python -m libsumtree apex --evaluate apex-output/policy.npz
+
+The second line trains, in N + 2 ranks, and saves the best policy and a picture of the learning
+curve; the first keeps each rank to one core, without which it takes several times as long. The
+third plays a saved policy, in one process without MPI. The last line printed is
+"greedy mean return X over 20 evaluation seeds"; those seeds are never trained on.
+"""
+
+
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
+    """Add the subcommand ``apex`` and return its parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "apex",
+        help="train or play an Ape-X DQN agent",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        # Only what was given stands in the namespace: defaults are those of ApexOptions.
+        argument_default=argparse.SUPPRESS,
+    )
+    # Values stay text here: main() reads them, so that under mpiexec one rank speaks for all.
+    for name, metavar, text, default in option_fields():
+        shown = f"{text} (default: {default})" if default else text
+        parser.add_argument(flag(name), metavar=metavar, help=shown)
+    parser.add_argument(
+        "--evaluate",
+        type=Path,
+        metavar="POLICY",
+        help="play this saved policy on the evaluation seeds; goes with --network only",
+    )
+    return parser
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what the arguments ask for and return the exit status, 2 after an error."""
+    names = {name for name, *_ in option_fields()} | {"evaluate"}
+    given = {name: value for name, value in vars(args).items() if name in names}
+    try:
+        if "evaluate" in given:
+            _evaluate(**given)
+        else:
+            _train(given)
+    except AgreedError as error:
+        _fail_together(error)
+        return 2
+    except (SumTreeError, OSError) as error:
+        _complain(error)
+        return 2
+    return 0
+
+
+def _train(texts: dict[str, str]) -> None:
+    try:
+        options = read_options(texts)
+    except OptionError as error:
+        refuse(error)
+    run(options)
+
+
+def _evaluate(evaluate: Path, network: str | None = None, **others: Any) -> None:
+    if others:
+        flags = ", ".join(flag(name) for name in sorted(others))
+        raise OptionError(f"--evaluate plays a saved policy and cannot go with {flags}")
+    print(last_line(evaluate_policy(evaluate, network)), flush=True)
+
+
+def _complain(error: Exception) -> None:
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"libsumtree: error: {text}", file=sys.stderr, flush=True)
+
+
+def _fail_together(error: AgreedError) -> None:
+    """Let one rank speak, then end MPI in every rank, so that none aborts the others' exit."""
+    from mpi4py import MPI
+
+    if error.comm.Get_rank() == 0:
+        _complain(error)
+    if error.comm.Get_size() > 1:
+        error.comm.Barrier()
+        MPI.Finalize()
