@@ -89,6 +89,7 @@ class Backend {
 
 std::vector<std::tuple<int32_t, std::string, std::string>> status_table(const Backend &backend) {
     std::vector<std::tuple<int32_t, std::string, std::string>> table;
+    table.reserve(SUMTREE_STATUS_COUNT);
     for (int32_t status = 0; status < SUMTREE_STATUS_COUNT; ++status) {
         table.emplace_back(status, backend.status_name(status), backend.strerror(status));
     }

@@ -2,6 +2,7 @@
  *
  * No kernel checks or allocates. A node is written only from its two children (recompute), so the order in which the
  * nodes of one level are written does not matter: that is what makes each level a parallel loop. */
+#include <math.h>
 #include <stddef.h>
 
 #include "parallel.h"
@@ -133,7 +134,7 @@ int64_t kernel_first_bad_mass(int64_t count, const double *masses) {
 
 int64_t kernel_first_nan(int64_t count, const double *values) {
     for (int64_t k = 0; k < count; ++k) {
-        if (values[k] != values[k]) return k;
+        if (isnan(values[k])) return k;
     }
     return -1;
 }

@@ -1,6 +1,6 @@
 /* How much memory this process may still take, and taking it: all pages at once, so that no later call runs out. */
 #define _GNU_SOURCE
-#include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,16 +17,22 @@ static bool join(char *path, const char *root, const char *folder, const char *f
     return length > 0 && length < PATH_SIZE;
 }
 
-/* The number after `name` in a file of "name number" lines; an empty name takes the file's first word. */
+/* Reads a decimal number; false for anything else, such as "max". */
+static bool parse_number(const char *text, uint64_t *number) {
+    char *end = NULL;
+    errno = 0;
+    *number = strtoull(text, &end, 10);
+    return end != text && errno == 0;
+}
+
+/* The number after `name` in a file of "name number" lines; an empty name takes the file's first line. */
 static bool read_number(const char *path, const char *name, uint64_t *number) {
     FILE *file = fopen(path, "re");
     if (file == NULL) return false;
     char line[LINE_SIZE];
     bool found = false;
     while (!found && fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, name, strlen(name)) == 0) {
-            found = sscanf(line + strlen(name), "%" SCNu64, number) == 1;
-        }
+        found = strncmp(line, name, strlen(name)) == 0 && parse_number(line + strlen(name), number);
     }
     (void)fclose(file);
     return found;
@@ -75,17 +81,33 @@ static uint64_t hierarchy_available(const char *root, const char *group, const c
     }
 }
 
+/* Tells whether "memory" is one of the controllers in a list such as "cpu,memory". */
+static bool lists_memory(const char *controllers) {
+    for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, "memory", 6) == 0 && (at[6] == ',' || at[6] == '\0')) return true;
+    }
+    return false;
+}
+
+/* What one line of /proc/self/cgroup, "hierarchy:controllers:group", leaves. Writes to the line. */
+static uint64_t membership_available(const char *root, char *line) {
+    char *rest = line;
+    const char *hierarchy = strsep(&rest, ":");
+    const char *controllers = strsep(&rest, ":");
+    const char *group = strsep(&rest, "\n");
+    if (group == NULL || *group != '/') return UINT64_MAX;
+    if (lists_memory(controllers)) return hierarchy_available(root, group, &CGROUP_1);
+    const bool unified = strcmp(hierarchy, "0") == 0 && *controllers == '\0';
+    return unified ? hierarchy_available(root, group, &CGROUP_2) : UINT64_MAX;
+}
+
 static uint64_t cgroup_available(const char *root) {
     char path[PATH_SIZE], line[LINE_SIZE];
     uint64_t available = UINT64_MAX;
     FILE *file = join(path, root, "/proc", "self/cgroup") ? fopen(path, "re") : NULL;
     while (file != NULL && fgets(line, sizeof line, file) != NULL) {
-        line[strcspn(line, "\n")] = '\0';
-        const char *group = strchr(line, '/');
-        if (group == NULL) continue;
-        uint64_t here = UINT64_MAX;
-        if (strncmp(line, "0::", 3) == 0) here = hierarchy_available(root, group, &CGROUP_2);
-        if (strstr(line, ":memory:") != NULL) here = hierarchy_available(root, group, &CGROUP_1);
+        const uint64_t here = membership_available(root, line);
         if (here < available) available = here;
     }
     if (file != NULL) (void)fclose(file);

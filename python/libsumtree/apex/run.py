@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -74,7 +74,7 @@ def run(options: ApexOptions) -> float | None:
             _serve(options, spec, channels)
             return None
         done = _hear_of_replay_rank(channels)
-        with install_signal_flag() as flag:
+        with install_signal_flag() as flag, _one_core():
             network = make_network(options.network, _network_spec(options, spec))
             if channels.rank == LEARNER_RANK:
                 return _learn(options, spec, network, channels, flag, done)
@@ -97,6 +97,14 @@ def refuse(error: SumTreeError) -> NoReturn:
 
     agree(MPI.COMM_WORLD, error)
     raise error
+
+
+def _one_core() -> AbstractContextManager[object]:
+    """Keep NumPy's matrix products to one thread: the ranks of a job share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=1, user_api="blas")
+    return limits
 
 
 class _Channels:
@@ -123,7 +131,7 @@ def _prepare(options: ApexOptions, comm: MPI.Intracomm) -> EnvironmentSpec:
 
     options.check()
     check_world(comm, options.actors + FIRST_ACTOR)
-    for module, extra in (("matplotlib", "apex"), ("h5py", "hdf5")):
+    for module, extra in (("matplotlib", "apex"), ("threadpoolctl", "apex"), ("h5py", "hdf5")):
         require(module, extra)
     spec = describe(options.env)
     make_network(options.network, _network_spec(options, spec))

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
 from . import apex, replay
+from .complaints import USAGE_STATUS, Parser, complain
 
 COMMANDS: Mapping[str, ModuleType] = {"replay": replay, "apex": apex}
-USAGE_STATUS = 2
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="libsumtree", description="Prioritized replay: exact, fast, deployable."
-    )
+    parser = Parser(prog="libsumtree", description="Prioritized replay: exact, fast, deployable.")
     parser.add_argument(
         "--version", action="version", version=f"libsumtree {version('libsumtree')}"
     )
@@ -46,7 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = COMMANDS[options.command].main(options)
     except (SumTreeError, OSError, ImportError) as error:
-        line = " ".join(str(error).split())
-        print(f"libsumtree: error: {line}", file=sys.stderr, flush=True)
+        complain(str(error))
         return USAGE_STATUS
     return status

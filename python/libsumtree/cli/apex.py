@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from ..apex.policy import evaluate_policy
 from ..apex.report import last_line
 from ..apex.run import refuse, run
 from ..errors import SumTreeError
+from .complaints import USAGE_STATUS, complain
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -21,13 +21,11 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Train an Ape-X DQN agent (Horgan et al., 2018): one replay rank, one learner, N actors.
 
-  export OPENBLAS_NUM_THREADS=1
   mpiexec -n 6 python -m mpi4py -m libsumtree apex --actors 4 --seed 0
   python -m libsumtree apex --evaluate apex-output/policy.npz
 
-The second line trains, in N + 2 ranks, and saves the best policy and a picture of the learning
-curve; the first keeps each rank to one core, without which it takes several times as long. The
-third plays a saved policy, in one process without MPI. The last line printed is
+The first line trains, in N + 2 ranks, and saves the best policy and a picture of the learning
+curve. The second plays a saved policy, in one process without MPI. The last line printed is
 "greedy mean return X over 20 evaluation seeds"; those seeds are never trained on.
 """
 
@@ -66,10 +64,10 @@ def main(args: argparse.Namespace) -> int:
             _train(given)
     except AgreedError as error:
         _fail_together(error)
-        return 2
+        return USAGE_STATUS
     except (SumTreeError, OSError) as error:
-        _complain(error)
-        return 2
+        complain(str(error))
+        return USAGE_STATUS
     return 0
 
 
@@ -88,17 +86,12 @@ def _evaluate(evaluate: Path, network: str | None = None, **others: Any) -> None
     print(last_line(evaluate_policy(evaluate, network)), flush=True)
 
 
-def _complain(error: Exception) -> None:
-    text = " ".join(str(error).split()) or type(error).__name__
-    print(f"libsumtree: error: {text}", file=sys.stderr, flush=True)
-
-
 def _fail_together(error: AgreedError) -> None:
     """Let one rank speak, then end MPI in every rank, so that none aborts the others' exit."""
     from mpi4py import MPI
 
     if error.comm.Get_rank() == 0:
-        _complain(error)
+        complain(str(error))
     if error.comm.Get_size() > 1:
         error.comm.Barrier()
         MPI.Finalize()

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Ape-X on this machine: one replay rank, one learner, N actors (--actors N, 4 unless given).
+#
+#   sh jobs/local.sh [options of `libsumtree apex`]
+#
+# Installs what is needed into .venv in the checkout, then starts the ranks with mpiexec. With
+# --evaluate or --help, no MPI is needed and none is started.
+set -eu
+
+checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+started_in=$PWD
+# shellcheck source=jobs/environment.sh
+. "$checkout/jobs/environment.sh"
+
+# Sets `actors`, and `alone` where one process is enough: it can also say what is wrong with N.
+read_options() {
+    actors=4 alone=''
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --actors) actors=${2-} ;;
+        --actors=*) actors=${1#--actors=} ;;
+        --evaluate | --evaluate=* | --help | -h) alone=yes ;;
+        esac
+        shift
+    done
+    case $actors in
+    '' | *[!0-9]* | 0*) alone=yes ;;
+    esac
+}
+
+read_options "$@"
+environment_prepare apex
+[ -n "$alone" ] || launcher_prepare
+cd "$started_in"
+if [ -n "$alone" ]; then
+    exec "$python" -m libsumtree apex "$@"
+fi
+exec "$launcher" -n "$((actors + 2))" "$python" -m mpi4py -m libsumtree apex "$@" </dev/null
