@@ -99,7 +99,8 @@ std::vector<std::tuple<int32_t, std::string, std::string>> status_table(const Ba
 void masses_of(const Backend &backend, Doubles priorities, double alpha, DoublesOut masses) {
     int64_t position = -1;
     const auto count = static_cast<int64_t>(priorities.size());
-    backend.check(backend.masses(count, priorities.data(), alpha, masses.data(), &position), position);
+    const auto status = backend.masses(count, priorities.data(), alpha, masses.data(), &position);
+    backend.check(status, position);
 }
 
 // ---- a tree: any number of readers or one writer -------------------------------------------------------------------
@@ -211,8 +212,8 @@ class Tree {
     void validate() const {
         sumtree_plane plane{};
         int64_t node = -1;
-        backend_.check(locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); }),
-                       node);
+        const auto status = locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); });
+        backend_.check(status, node);
     }
 
     // nodes holds 2 * padded_capacity doubles.
@@ -256,6 +257,7 @@ void translate_failure(const std::exception_ptr &thrown, void *) {
 } // namespace
 
 NB_MODULE(_core, module) {
+    nb::set_leak_warnings(false); // a backend stays open until the process ends
     failure_type = PyErr_NewException("libsumtree._core.Failure", nullptr, nullptr);
     module.attr("Failure") = nb::handle(failure_type);
     nb::register_exception_translator(translate_failure);

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -33,7 +35,7 @@ from .errors import (
     ShapeError,
     StaleIdError,
 )
-from .ids import Ids
+from .ids import MAX_EPOCH, Ids
 from .records import check_record_dtype, dtype_from_text, dtype_to_text
 from .tree import PriorityTree, masses_of
 
@@ -61,7 +63,8 @@ class BetaSchedule:
     samples: int = 100_000
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.start) and np.isfinite(self.stop)):
+        ends = as_real(self.start, "start"), as_real(self.stop, "stop")
+        if not np.isfinite(ends).all():
             raise ExponentError(f"beta goes from {self.start} to {self.stop}: both must be finite")
         if as_count(self.samples, "samples") == 0:
             raise ArgumentError("samples is 0: a schedule takes at least one sample")
@@ -151,34 +154,37 @@ class Intake:
 
     def publish(self, masses: Doubles | None) -> Indices:
         """Do as `commit` does, given masses that `check_priorities` of the buffer returned."""
-        buffer = self._open_buffer()
         kept = np.asarray(self._mass) if masses is None else masses
         if kept.ndim:
             kept = kept.ravel()[self.count - self._kept :]
-        for slots in self._slots:
-            length = slots.stop - slots.start
-            buffer._tree[slots] = kept[:length] if kept.ndim else kept
-            kept = kept[length:] if kept.ndim else kept
-        buffer._size += self._kept
-        self._close(buffer)
-        return buffer._ids.issue(self.count)
+        with self._closing() as buffer:
+            for slots in self._slots:
+                length = slots.stop - slots.start
+                buffer._tree[slots] = kept[:length] if kept.ndim else kept
+                kept = kept[length:] if kept.ndim else kept
+            buffer._size += self._kept
+            return buffer._ids.issue(self.count)
 
     def abandon(self) -> None:
         """Give up: the slots stay empty and their rows are zeroed; no id is issued."""
-        buffer = self._open_buffer()
-        for segment in self.segments:
-            segment.view(np.uint8)[...] = 0
-        self._close(buffer)
+        with self._closing():
+            for segment in self.segments:
+                segment.view(np.uint8)[...] = 0
 
     def _open_buffer(self) -> PrioritizedReplayBuffer:
         if self._buffer is None:
             raise ArgumentError("this intake was committed or abandoned before: begin a new one")
         return self._buffer
 
-    def _close(self, buffer: PrioritizedReplayBuffer) -> None:
-        self._buffer = None
-        self.segments = []
-        buffer._intake = None
+    @contextmanager
+    def _closing(self) -> Iterator[PrioritizedReplayBuffer]:
+        """Hold the buffer's lock for the last thing that this intake does."""
+        with self._open_buffer()._lock:
+            buffer = self._open_buffer()
+            yield buffer
+            self._buffer = None
+            self.segments = []
+            buffer._intake = None
 
 
 class PrioritizedReplayBuffer:
@@ -336,8 +342,12 @@ class PrioritizedReplayBuffer:
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
             intake = self.begin_add(rows.size)
-            intake.fill(rows.ravel())
-            ids = intake.publish(masses)
+            try:
+                intake.fill(rows.ravel())
+                ids = intake.publish(masses)
+            finally:
+                if self._intake is intake:
+                    intake.abandon()
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
     def begin_add(self, count: int) -> Intake:
@@ -419,7 +429,8 @@ class PrioritizedReplayBuffer:
                 raise StaleIdError(
                     f"{place('ids', position, live.shape)} is {value}: its transition is gone"
                 )
-            return self._storage[numbers % self.capacity]
+            records = self._storage[np.atleast_1d(numbers) % self.capacity]
+        return records.reshape(numbers.shape) if numbers.ndim else records[0].copy()
 
     def sample(self, n: int, beta: float | None = None, stratified: bool = True) -> Sample:
         """Draw n transitions, each with probability mass / total, with replacement.
@@ -562,7 +573,7 @@ class PrioritizedReplayBuffer:
             "size": len(self),
             "epoch": self.epoch,
             "sampled": self._sampled,
-            "seed": json.dumps([_plain(seed.entropy), _plain(seed.spawn_key)]),
+            "seed": json.dumps([_plain(seed.entropy), _plain(seed.spawn_key), seed.pool_size]),
             "rng_key": np.array(key, dtype=np.uint64),
             "rng_counter": np.array(counter, dtype=np.uint64),
             "rng_buffer_pos": buffer_pos,
@@ -600,7 +611,7 @@ class PrioritizedReplayBuffer:
                 backend=backend,
             )
             buffer._restore(stored)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CheckpointCorruptError(
                 f"the checkpoint does not hold a buffer: {type(error).__name__}: {error}"
             ) from error
@@ -609,8 +620,10 @@ class PrioritizedReplayBuffer:
     def open_epoch(self, epoch: int) -> None:
         """Go on in a new epoch, above every one that was ever opened for these transitions."""
         with self._lock:
-            if epoch <= self.epoch:
-                raise ArgumentError(f"epoch is {epoch}: it must be above {self.epoch}")
+            if not self.epoch < epoch <= MAX_EPOCH:
+                raise ArgumentError(
+                    f"epoch is {epoch}: it must be above {self.epoch} and at most {MAX_EPOCH}"
+                )
             self._ids.open_epoch(epoch)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -630,29 +643,27 @@ class PrioritizedReplayBuffer:
         return newest - (newest - slots) % self.capacity
 
     def _as_records(self, transitions: ArrayLike) -> Records:
-        if isinstance(transitions, (np.ndarray, np.void)):
-            rows = np.asarray(transitions)
-            if not _same_fields(rows.dtype, self._dtype):
-                raise ArgumentTypeError(
-                    f"transitions have dtype {rows.dtype}: it must be {self._dtype}"
-                )
-            return rows
+        tuples = _are_tuples(transitions)
         try:
-            return np.array(transitions, dtype=self._dtype)
+            rows = np.asarray(transitions, dtype=self._dtype if tuples else None)
         except (TypeError, ValueError) as error:
             raise ArgumentTypeError(
                 f"transitions cannot be made records of {self._dtype}: {error}"
             ) from None
+        if not _same_fields(rows.dtype, self._dtype):
+            raise ArgumentTypeError(
+                f"transitions have dtype {rows.dtype}: it must be {self._dtype}"
+            )
+        return rows
 
     def _restore(self, stored: checkpoint.Checkpoint) -> None:
         saved = stored.attributes
         size, cursor = int(saved["size"]), int(saved["cursor"])
-        history = stored.datasets["ids/epochs"].read()
-        if not 0 <= size <= min(cursor, self.capacity) or history[-1, 0] != saved["epoch"]:
+        self._ids = Ids(stored.datasets["ids/epochs"].read(), cursor)
+        if not 0 <= size <= min(cursor, self.capacity) or self.epoch != saved["epoch"]:
             raise ValueError(f"size {size}, cursor {cursor} and epoch {saved['epoch']} do not fit")
-        self._ids = Ids(history, cursor)
         self._size = size
-        self._sampled = int(saved["sampled"])
+        self._sampled = as_count(saved["sampled"], "sampled")
         slices = _ring_slices(self._oldest, size, self.capacity)
         masses = stored.datasets["tree/masses"].read()
         if masses.shape != (size,):
@@ -711,6 +722,11 @@ def _same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
     return all(_same_fields(given[name], own[name]) for name in given.names)
 
 
+def _are_tuples(values: Any) -> bool:
+    """Tell whether these are tuples, one a record, in lists of any depth."""
+    return all(map(_are_tuples, values)) if isinstance(values, list) else isinstance(values, tuple)
+
+
 def _checked_beta(beta: float) -> float:
     value = as_real(beta, "beta")
     if not 0.0 <= value <= 1.0:
@@ -720,12 +736,13 @@ def _checked_beta(beta: float) -> float:
 
 def _restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
     start, stop = (float(end) for end in ends)
-    return start if start == stop and samples == 1 else BetaSchedule(start, stop, samples)
+    constant = start == stop and samples == 1 and 0.0 <= start <= 1.0
+    return start if constant else BetaSchedule(start, stop, samples)
 
 
 def _restored_seed(text: str) -> SeedSequence:
-    entropy, spawn_key = json.loads(text)
-    return SeedSequence(entropy, spawn_key=tuple(spawn_key))
+    entropy, spawn_key, pool_size = json.loads(text)
+    return SeedSequence(entropy, spawn_key=tuple(spawn_key), pool_size=pool_size)
 
 
 def _plain(value: Any) -> Any:

@@ -8,13 +8,13 @@ and stale for ever.
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .arguments import Indices, as_indices, place
-from .errors import IdError, IdsExhaustedError, IndexOutOfRangeError
+from .errors import ArgumentError, IdError, IdsExhaustedError, IndexOutOfRangeError
 
 NUMBER_BITS = 40
 MAX_NUMBER = 1 << NUMBER_BITS
@@ -29,11 +29,21 @@ class Ids:
     history : array_like of int64, shape (epochs, 2)
         (epoch, its first number), both ascending; the last one is open.
     next_number : int
-        The number of the next id.
+        The number of the next id, 0 .. 2**40.
+
+    Raises
+    ------
+    ArgumentError
+        If they are no such table and number.
     """
 
     def __init__(self, history: ArrayLike = ((0, 0),), next_number: int = 0) -> None:
-        table = np.array(history, dtype=np.int64)
+        table = np.array(history)
+        if not _is_history(table, next_number):
+            raise ArgumentError(
+                f"history is {table.tolist()} before number {next_number}: it must be (epoch, its "
+                "first number) of each epoch, ascending from number 0 on"
+            )
         self._epochs = table[:, 0].copy()
         self._starts = table[:, 1].copy()
         self.next_number = next_number
@@ -109,6 +119,15 @@ class Ids:
         if never.any():
             _refuse(array, int(np.argmax(never)))
         return numbers, known & (numbers < ends) & (numbers >= oldest)
+
+
+def _is_history(table: NDArray[Any], next_number: int) -> bool:
+    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != 2 or len(table) == 0:
+        return False
+    epochs, starts = table[:, 0], table[:, 1]
+    ascending = bool((np.diff(epochs) > 0).all() and (np.diff(starts) >= 0).all())
+    within = epochs[0] >= 0 and epochs[-1] <= MAX_EPOCH and starts[-1] <= next_number <= MAX_NUMBER
+    return bool(ascending and within and starts[0] == 0)
 
 
 def _as_ids(ids: ArrayLike) -> Indices:

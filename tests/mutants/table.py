@@ -1,0 +1,424 @@
+"""The mutants: faults that sum trees, replay buffers and their files have had elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: `old`, which stands once in `file`, becomes `new`; `targets` must notice.
+
+    Attributes
+    ----------
+    name : str
+    file : str
+        Below the checkout: of src/ or of python/libsumtree/.
+    old, new : str
+    targets : list of str
+        What pytest is given.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    targets: list[str]
+
+
+BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
+CHECKPOINT = "python/libsumtree/checkpoint.py"
+KERNELS, SUMTREE, TREE = "src/kernels.c", "src/sumtree.c", "src/tree.h"
+
+
+def buffer_tests(topic: str, *names: str) -> list[str]:
+    return [f"tests/python/test_buffer_{topic}.py::test_{name}" for name in names]
+
+
+def tree_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_tree_contract.py::test_{name}" for name in names]
+
+
+def file_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_checkpoint_file.py::test_{name}" for name in names]
+
+
+def service_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_service.py::test_{name}" for name in names]
+
+
+TREES = [
+    Mutant(
+        "delta update",
+        KERNELS,
+        "        ascend_touched(tree, SUMTREE_KIND_PRIORITY, count, indices);\n",
+        """        for (int64_t k = 0; k < count; ++k) {
+            int64_t i = (tree->padded + indices[k]) >> 1;
+            double delta = -tree->sum[i];
+            if (i > 0) delta += tree->sum[2 * i] + tree->sum[2 * i + 1];
+            for (; i > 0; i >>= 1) {
+                const double sum = tree->sum[i] + delta;
+                recompute(tree, SUMTREE_KIND_PRIORITY, 2 * i >= tree->padded, i);
+                tree->sum[i] = sum;
+            }
+        }
+""",
+        tree_tests("updates_do_not_drift"),
+    ),
+    Mutant(
+        "> for >= (side right)",
+        KERNELS,
+        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
+        "side == SUMTREE_SIDE_RIGHT ? l < rest[lane] : l < rest[lane]",
+        tree_tests("which_side_takes_a_boundary"),
+    ),
+    Mutant(
+        "> for >= (side left)",
+        KERNELS,
+        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
+        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l <= rest[lane]",
+        tree_tests("which_side_takes_a_boundary"),
+    ),
+    Mutant(
+        "left and right swapped in ties",
+        KERNELS,
+        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
+        "side != SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
+        tree_tests("which_side_takes_a_boundary"),
+    ),
+    Mutant(
+        "a descent enters an empty child",
+        KERNELS,
+        "const bool empty = sum[node[lane]] == 0.0;",
+        "const bool empty = false;",
+        tree_tests("a_target_at_the_total_lands_on_the_last_positive_leaf"),
+    ),
+    Mutant(
+        "first duplicate wins",
+        KERNELS,
+        "for (int64_t k = 0; k < count; ++k) leaf[indices[k]] =",
+        "for (int64_t k = count; k-- > 0;) leaf[indices[k]] =",
+        buffer_tests("sample", "of_equal_ids_the_last_wins"),
+    ),
+    Mutant(
+        "zero leaf in min",
+        TREE,
+        "return mass > 0.0 ? mass : __builtin_inf();",
+        "return mass >= 0.0 ? mass : __builtin_inf();",
+        buffer_tests("sample", "weights_see_only_positive_masses_that_are_held_now"),
+    ),
+    Mutant(
+        "last leaf lost",
+        KERNELS,
+        "int64_t last = (tree->padded + start + count - 1) >> 1;",
+        "int64_t last = (tree->padded + start + count - 2) >> 1;",
+        buffer_tests("add", "an_intake_retires_fills_and_commits"),
+    ),
+    Mutant(
+        "a sweep loses its last node",
+        KERNELS,
+        "sweep(tree, kind, depth == 1, width, 2 * width - 1);",
+        "sweep(tree, kind, depth == 1, width, 2 * width - 2);",
+        buffer_tests("sample", "new_priorities_are_drawn_from_at_once"),
+    ),
+    Mutant(
+        "NaN is a mass",
+        TREE,
+        "return mass >= 0.0 && mass <= SUMTREE_MAX_MASS;",
+        "return !(mass < 0.0 || mass > SUMTREE_MAX_MASS);",
+        tree_tests("domain_of_masses"),
+    ),
+    Mutant(
+        "NaN is a priority",
+        SUMTREE,
+        "return priority >= 0.0 && isfinite(priority) && is_mass(mass);",
+        "return !(priority < 0.0) && is_mass(mass);",
+        buffer_tests("add", "bad_priorities_change_nothing"),
+    ),
+    Mutant(
+        "negative index accepted",
+        KERNELS,
+        "bad |= (uint64_t)indices[k] >= (uint64_t)capacity;",
+        "bad |= indices[k] >= capacity;",
+        tree_tests("a_negative_index_never_writes"),
+    ),
+    Mutant(
+        "-0.0 stored",
+        KERNELS,
+        "return kind == SUMTREE_KIND_MIN ? mass : mass + 0.0;",
+        "return mass;",
+        tree_tests("domain_of_masses"),
+    ),
+    Mutant(
+        "priority 0 has mass 1 at alpha 0",
+        SUMTREE,
+        "return priority > 0.0 ? pow(priority, alpha) : 0.0;",
+        "return pow(priority, alpha);",
+        buffer_tests("add", "alpha_zero_makes_all_alike_but_priority_zero"),
+    ),
+    Mutant(
+        "weights by batch max",
+        SUMTREE,
+        """        masses[k] = leaf[indices[k]];
+        weights[k] = pow(smallest / masses[k], beta);
+""",
+        """        masses[k] = leaf[indices[k]];
+        double least = smallest * 0.0 + masses[0];
+        for (int64_t j = 0; j < count; ++j) least = fmin(least, leaf[indices[j]]);
+        weights[k] = pow(least / masses[k], beta);
+""",
+        buffer_tests("sample", "the_largest_weight_over_the_whole_buffer_is_1"),
+    ),
+    Mutant(
+        "random numbers used again",
+        "src/philox.c",
+        "            advance(rng->counter);\n",
+        "",
+        buffer_tests("sample", "draws_are_those_of_numpys_philox"),
+    ),
+    Mutant(
+        "strata begin anew after 512",
+        SUMTREE,
+        "((double)(offset + k) + targets[k]) / (double)count",
+        "((double)k + targets[k]) / (double)count",
+        buffer_tests("sample", "draws_are_those_of_numpys_philox"),
+    ),
+]
+
+RING = [
+    Mutant(
+        "stale applied",
+        IDS,
+        "return numbers, known & (numbers < ends) & (numbers >= oldest)",
+        "return numbers, known & (numbers < ends)",
+        buffer_tests(
+            "sample", "a_priority_for_a_transition_that_was_overwritten_is_skipped_and_counted"
+        ),
+    ),
+    Mutant(
+        "lost ids applied",
+        IDS,
+        "return numbers, known & (numbers < ends) & (numbers >= oldest)",
+        "return numbers, numbers >= oldest",
+        buffer_tests("save", "ids_issued_after_the_checkpoint_are_stale_for_ever"),
+    ),
+    Mutant(
+        "ids never issued are stale",
+        IDS,
+        "if never.any():",
+        "if False:",
+        buffer_tests("sample", "a_batch_with_an_id_never_issued_changes_nothing"),
+    ),
+    Mutant(
+        "a priority for a stale id is not validated",
+        BUFFER,
+        """            masses = masses_of(values, self._alpha)
+            slots = numbers % self.capacity
+""",
+        """            masses = masses_of(np.where(live, values, 1.0), self._alpha)
+            slots = numbers % self.capacity
+""",
+        buffer_tests("sample", "priorities_for_stale_ids_are_validated"),
+    ),
+    Mutant(
+        "capacity doubled",
+        BUFFER,
+        "self._tree = PriorityTree(capacity, ",
+        "self._tree = PriorityTree(2 * capacity, ",
+        buffer_tests("add", "the_oldest_are_replaced_and_their_ids_are_stale"),
+    ),
+    Mutant(
+        "alpha applied twice",
+        BUFFER,
+        "            masses = masses_of(values, self._alpha)\n",
+        "            masses = masses_of(masses_of(values, self._alpha), self._alpha)\n",
+        buffer_tests("add", "alpha_is_applied_once"),
+    ),
+    Mutant(
+        "the largest mass taken for a priority",
+        BUFFER,
+        "self._tree.max or 1.0)",
+        "float(masses_of(np.array(self._tree.max), self._alpha)) or 1.0)",
+        buffer_tests("add", "alpha_is_applied_once"),
+    ),
+    Mutant(
+        "historic max",
+        BUFFER,
+        "intake = Intake(self, count, self._tree.max or 1.0)",
+        "self._most = max(getattr(self, '_most', 0.0), self._tree.max)\n"
+        "            intake = Intake(self, count, self._most or 1.0)",
+        buffer_tests("add", "new_transitions_take_the_largest_mass_held_now"),
+    ),
+    Mutant(
+        "max after the oldest are gone",
+        BUFFER,
+        "            self._size = min(self._size, self.capacity - intake._kept)\n",
+        "            self._size = min(self._size, self.capacity - intake._kept)\n"
+        "            intake._mass = self._tree.max or 1.0\n",
+        buffer_tests("add", "the_largest_mass_is_that_before_the_call"),
+    ),
+    Mutant(
+        "retired slots are drawn",
+        BUFFER,
+        "                self._tree[slots] = 0.0\n",
+        "                pass\n",
+        buffer_tests("add", "a_sample_never_gives_a_retired_slot"),
+    ),
+    Mutant(
+        "abandoned rows are not zeroed",
+        BUFFER,
+        "            segment.view(np.uint8)[...] = 0\n",
+        "            pass\n",
+        buffer_tests("add", "an_abandoned_intake_leaves_empty_slots"),
+    ),
+    Mutant(
+        "the first rows of a long batch are kept",
+        BUFFER,
+        "rows = transitions[self.count - self._kept :]",
+        "rows = transitions[: self._kept]",
+        buffer_tests("add", "a_batch_longer_than_the_ring_keeps_its_last_rows"),
+    ),
+    Mutant(
+        "priorities shifted where the ring wraps",
+        BUFFER,
+        "            kept = kept[length:] if kept.ndim else kept\n",
+        "",
+        buffer_tests("add", "priorities_go_with_their_transitions_where_the_ring_wraps"),
+    ),
+    Mutant(
+        "fields matched by their place",
+        BUFFER,
+        "    if given.names != own.names:\n",
+        "    if len(given.names or ()) != len(own.names or ()):\n",
+        buffer_tests("add", "records_of_another_dtype_change_nothing"),
+    ),
+    Mutant(
+        "beta not clamped",
+        BUFFER,
+        "return min(max(self.start + (self.stop - self.start) * progress, 0.0), 1.0)",
+        "return self.start + (self.stop - self.start) * progress",
+        buffer_tests("sample", "a_schedule_is_clamped_to_0_to_1"),
+    ),
+    Mutant(
+        "beta stands still",
+        BUFFER,
+        "self._sampled += 1",
+        "self._sampled += 0",
+        buffer_tests("sample", "a_schedule_moves_beta_with_every_sample"),
+    ),
+    Mutant(
+        "beta above 1 accepted",
+        SUMTREE,
+        "if (!(beta >= 0.0 && beta <= 1.0))",
+        "if (!(beta >= 0.0))",
+        buffer_tests("sample", "a_failing_sample_takes_no_random_number"),
+    ),
+]
+
+FILES = [
+    Mutant(
+        "RNG not saved",
+        BUFFER,
+        "        self._tree.rng_state = {\n",
+        "        _ = {\n",
+        buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
+    ),
+    Mutant(
+        "cursor not saved",
+        BUFFER,
+        "self._ids = Ids(history, cursor)",
+        "self._ids = Ids(history, size)",
+        buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
+    ),
+    Mutant(
+        "priorities not loaded",
+        BUFFER,
+        "            self._tree[slots] = masses[done : done + length]\n",
+        "            self._tree[slots] = 1.0\n",
+        buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
+    ),
+    Mutant(
+        "sample count not loaded",
+        BUFFER,
+        'self._sampled = int(saved["sampled"])',
+        "self._sampled = 0",
+        buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
+    ),
+    Mutant(
+        "epoch not advanced on load",
+        BUFFER,
+        "        buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))\n",
+        "",
+        buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
+    ),
+    Mutant(
+        "one epoch for all who load a file",
+        BUFFER,
+        "buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))",
+        "buffer.open_epoch(buffer.epoch + 1)",
+        buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
+    ),
+    Mutant(
+        "in-place save",
+        CHECKPOINT,
+        """target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
+        """target
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
+        file_tests("a_full_disk_keeps_the_old_file", "sigkill_leaves_the_old_file_or_the_new_one"),
+    ),
+    Mutant(
+        "digest unchecked",
+        CHECKPOINT,
+        "if block != _render_block(version, length, _digest(file)):",
+        'if b"length %016d" % length not in block:',
+        buffer_tests("save", "any_changed_byte_is_noticed"),
+    ),
+    Mutant(
+        "the digest leaves out a page",
+        CHECKPOINT,
+        "    file.seek(BLOCK_SIZE)\n",
+        "    file.seek(BLOCK_SIZE + 512)\n",
+        file_tests("every_flip_is_detected"),
+    ),
+]
+
+SERVICE = [
+    Mutant(
+        "unchecked length of a control message",
+        "python/libsumtree/replay/messages.py",
+        "    elif length != expected:\n",
+        "    elif False:\n",
+        ["tests/python/test_replay_messages.py::test_every_wrong_length_is_refused"],
+    ),
+    Mutant(
+        "unchecked length of a payload",
+        "python/libsumtree/replay/intake.py",
+        "if probe.nbytes != announced.nbytes:",
+        "if False:",
+        service_tests("bad_batches_leave_their_neighbours_unchanged"),
+    ),
+    Mutant(
+        "unchecked length in a header",
+        "python/libsumtree/replay/adds.py",
+        "if message.payload != message.count * itemsize:",
+        "if False:",
+        service_tests("bad_batches_leave_their_neighbours_unchanged"),
+    ),
+    Mutant(
+        "credits given ahead of the learner",
+        "python/libsumtree/replay/adds.py",
+        "if not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):",
+        "if False:",
+        service_tests("actor_waits_while_it_has_no_credit"),
+    ),
+    Mutant(
+        "credits not counted",
+        "python/libsumtree/replay/adds.py",
+        "if peer.unacked >= credits:",
+        "if False:",
+        service_tests("hostile_client_is_answered[hostile_credits]"),
+    ),
+]
+
+MUTANTS = [*TREES, *RING, *FILES, *SERVICE]
