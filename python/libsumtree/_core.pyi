@@ -7,7 +7,7 @@ ABI_VERSION: int
 MAX_CAPACITY: int
 MAX_MASS: float
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818 - a status on its way to its exception
     args: tuple[str, str, int]
 
 class Backend:

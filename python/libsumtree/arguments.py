@@ -92,12 +92,12 @@ def as_doubles(values: ArrayLike, name: str) -> Doubles:
         return np.ascontiguousarray(array, dtype=_FLOAT64).reshape(array.shape)
 
 
-def check_same_shape(indices: Indices, values: Doubles, names: tuple[str, str]) -> None:
-    """Refuse values that are neither one number nor one for each index."""
-    if values.ndim and values.shape != indices.shape:
+def check_same_shape(shape: tuple[int, ...], values: Doubles, names: tuple[str, str]) -> None:
+    """Refuse values that are neither one number nor one for each element of `shape`."""
+    if values.ndim and values.shape != shape:
         raise ShapeError(
             f"{names[1]} has shape {values.shape}: it must be one number or have the shape "
-            f"{indices.shape} of {names[0]}"
+            f"{shape} of {names[0]}"
         )
 
 

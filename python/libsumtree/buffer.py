@@ -405,8 +405,7 @@ class PrioritizedReplayBuffer:
             Naming the first bad position and its value.
         """
         values = as_doubles(priorities, "priorities")
-        transitions = np.broadcast_to(np.int64(0), shape)
-        check_same_shape(transitions, values, ("the transitions", "priorities"))
+        check_same_shape(shape, values, ("the transitions", "priorities"))
         return masses_of(values, self._alpha)
 
     # ---- reading and drawing ----
@@ -492,7 +491,7 @@ class PrioritizedReplayBuffer:
         with self._lock:
             numbers, live = self._ids.resolve(ids, self._oldest)
             values = as_doubles(priorities, "priorities")
-            check_same_shape(numbers, values, ("ids", "priorities"))
+            check_same_shape(numbers.shape, values, ("ids", "priorities"))
             masses = masses_of(values, self._alpha)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))

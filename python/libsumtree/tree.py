@@ -166,7 +166,7 @@ class Tree:
         """
         indices = as_indices(indices, self._capacity)
         masses = as_doubles(masses, "masses")
-        check_same_shape(indices, masses, ("indices", "masses"))
+        check_same_shape(indices.shape, masses, ("indices", "masses"))
         try:
             self._core.update(indices, masses)
         except _core.Failure as failure:
@@ -260,7 +260,7 @@ class Tree:
             self.update(np.arange(start, stop, step), masses)
             return
         count = max(stop - start, 0)
-        check_same_shape(np.broadcast_to(np.int64(0), (count,)), masses, ("the slice", "masses"))
+        check_same_shape((count,), masses, ("the slice", "masses"))
         try:
             self._core.update_range(start, count, masses)
         except _core.Failure as failure:

@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+
 from libsumtree.apex.environments import GreedyEpisodes, describe, make_environment
 from libsumtree.apex.errors import UnsuitableEnvironmentError
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from libsumtree.apex import DuelingMLP
 from libsumtree.apex.actor import Player
 from libsumtree.apex.environments import EnvironmentSpec, describe

@@ -5,6 +5,7 @@ import types
 
 import numpy as np
 import pytest
+
 from libsumtree.apex import DuelingMLP, NetworkError, NetworkSpec, QFunction
 from libsumtree.apex.network import DEFAULT_NETWORK, make_network
 from libsumtree.errors import CheckpointMismatchError

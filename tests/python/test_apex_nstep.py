@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from libsumtree.apex.environments import EnvironmentSpec
 from libsumtree.apex.nstep import NStepAccumulator, TransitionBatch
 

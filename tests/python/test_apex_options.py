@@ -4,6 +4,7 @@ import argparse
 
 import numpy as np
 import pytest
+
 from libsumtree.apex import ApexOptions, OptionError
 from libsumtree.apex.options import read_options
 from libsumtree.apex.parameter_messages import EPISODE_DTYPE

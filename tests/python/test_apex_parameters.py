@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from libsumtree.apex import NetworkError
 from libsumtree.apex.parameter_messages import EPISODE_DTYPE, Layout
 from libsumtree.errors import ProtocolError

@@ -9,6 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
+
 from libsumtree.apex import DuelingMLP, PolicyFileError, load_policy, save_policy
 from libsumtree.apex import files as files_module
 from libsumtree.apex.curve import LearningCurve, save_curve

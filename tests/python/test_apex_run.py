@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.apex import load_policy
 

@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from libsumtree import checkpoint
 from libsumtree.errors import (
     ArgumentError,

@@ -10,9 +10,10 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-import libsumtree
 import numpy as np
 import pytest
+
+import libsumtree
 
 PACKAGE = Path(str(files("libsumtree")))
 

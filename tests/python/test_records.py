@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from libsumtree.errors import ArgumentTypeError
 from libsumtree.records import check_record_dtype, dtype_from_text, dtype_to_text
 

@@ -1,0 +1,189 @@
+"""The client of an actor: transitions go out, and nothing comes back but credits."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike, DTypeLike
+
+from ..arguments import as_doubles
+from ..errors import ArgumentTypeError, PriorityError, ShapeError
+from .channel import MPI, Outgoing
+from .client import ReplayClient, refuse_longer
+from .messages import Code, Flag, Kind, Message
+
+_EAGER_BYTES = 1 << 14
+_PUSH_SECONDS = 0.005
+
+
+class _Slot:
+    """Memory for one batch on its way, written to again only once it is answered and sent."""
+
+    __slots__ = ("outgoing", "rows")
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.rows: npt.NDArray[Any] = np.empty(0, dtype)
+        self.outgoing: Outgoing | None = None
+
+    def free(self) -> bool:
+        return self.outgoing is None or self.outgoing.done()
+
+    def load(self, transitions: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        if len(self.rows) < len(transitions):
+            self.rows = np.empty(len(transitions), self.rows.dtype)
+        part = self.rows[: len(transitions)]
+        part[...] = transitions
+        return part.view(np.uint8)
+
+
+class ActorClient(ReplayClient):
+    """Adds transitions to the buffer of a replay rank.
+
+    At most `ReplayConfig.actor_credits` batches are without an answer; the replay rank holds
+    answers back while actors are too far ahead of the learner.
+
+    Parameters
+    ----------
+    comm, dtype, replay_rank, timeout
+        See `ReplayClient`.
+    """
+
+    _ROLE = Flag.ACTOR
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        dtype: DTypeLike,
+        replay_rank: int = 0,
+        timeout: float = 60.0,
+    ) -> None:
+        self._inflight: dict[int, _Slot] = {}
+        self._slots: deque[_Slot] = deque()
+        super().__init__(comm, dtype, replay_rank, timeout)
+        self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many batches are without an answer."""
+        return len(self._inflight)
+
+    def add(self, transitions: npt.NDArray[Any], priorities: ArrayLike | None = None) -> None:
+        """Send transitions; returns as soon as they are copied and on their way.
+
+        Parameters
+        ----------
+        transitions : structured ndarray, shape (n,)
+            Records of this client's dtype, oldest first; the array may be written to again at once.
+        priorities : array_like of real numbers, shape (n,), or one number, optional
+            Finite, >= 0. None: the largest priority held, see `PrioritizedReplayBuffer.add`.
+
+        Raises
+        ------
+        ArgumentTypeError, ShapeError, ArgumentError, PriorityError
+            If the arguments are not as described; nothing was sent.
+        ReplayStopped
+            If the replay rank is ending; nothing was sent.
+        RejectedError
+            If a batch sent before was refused; this one was not sent.
+        ReplayTimeoutError
+            If no credit came.
+
+        Notes
+        -----
+        One copy of the batch, O(n) bytes. Waits only if no credit is left. A batch of many bytes
+        moves only while either side is inside an MPI call: `poll` between two long computations
+        helps it along.
+        """
+        rows = self._rows(transitions)
+        values = _priorities(priorities, len(rows))
+        self.poll()
+        self._raise_if_stopping()
+        if len(rows) == 0:
+            return
+        self._wait(self._has_credit, "credit for another batch", stop=True)
+        slot = self._slots.popleft()
+        self._inflight[self._send_batch(slot, rows, values)] = slot
+
+    def _send_batch(
+        self, slot: _Slot, rows: npt.NDArray[Any], values: npt.NDArray[np.float64] | None
+    ) -> int:
+        payload = slot.load(rows)
+        message = Message(
+            Kind.ADD,
+            sequence=self._next_sequence(),
+            count=len(rows),
+            itemsize=self.dtype.itemsize,
+            payload=payload.nbytes,
+            flags=Flag.DEFAULT if values is None else Flag.NONE,
+        )
+        body = () if values is None else (values,)
+        slot.outgoing = self._send(message, *body, payload=payload)
+        if payload.nbytes > _EAGER_BYTES:
+            self._push(slot.outgoing)
+        return message.sequence
+
+    def _push(self, outgoing: Outgoing) -> None:
+        """Stay with MPI for a moment: a large message moves only while its sender is there."""
+        deadline = time.monotonic() + _PUSH_SECONDS
+        while not outgoing.done() and time.monotonic() < deadline:
+            time.sleep(0)
+
+    def _has_credit(self) -> bool:
+        for _ in range(len(self._slots)):
+            if self._slots[0].free():
+                return True
+            self._slots.rotate(-1)
+        return False
+
+    def _handle(self, message: Message) -> None:
+        if message.kind is not Kind.ACK:
+            super()._handle(message)
+            return
+        slot = self._inflight.pop(message.sequence, None)
+        if slot is None:
+            return
+        self._slots.append(slot)
+        if message.code is not Code.OK:
+            self._note_problem(message)
+
+    def _rows(self, transitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if not isinstance(transitions, np.ndarray) or transitions.dtype != self.dtype:
+            given = getattr(transitions, "dtype", type(transitions).__name__)
+            raise ArgumentTypeError(
+                f"transitions are {given}: an array of the record dtype {self.dtype} is needed"
+            )
+        if transitions.ndim != 1:
+            raise ShapeError(f"transitions have shape {transitions.shape}: (n,) is needed")
+        if len(transitions) > self._agreed.most_rows:
+            refuse_longer("transitions", len(transitions), self._agreed.most_rows)
+        return transitions
+
+
+def _priorities(priorities: ArrayLike | None, count: int) -> npt.NDArray[np.float64] | None:
+    if priorities is None:
+        return None
+    return checked_priorities(priorities, count)
+
+
+def checked_priorities(priorities: ArrayLike, count: int) -> npt.NDArray[np.float64]:
+    """Return priorities as contiguous little-endian float64, shape (count,), finite and >= 0.
+
+    Raises
+    ------
+    ArgumentTypeError, ShapeError, PriorityError
+        Naming the first that is not.
+    """
+    values = as_doubles(priorities, "priorities")
+    if values.ndim == 0:
+        values = np.full(count, values)
+    if values.shape != (count,):
+        raise ShapeError(f"priorities have shape {values.shape}: ({count},) is needed")
+    good = np.isfinite(values) & (values >= 0)
+    if not good.all():
+        first = int(np.argmin(good))
+        raise PriorityError(f"priorities[{first}] is {values[first]}: it must be finite and >= 0")
+    return np.ascontiguousarray(values, "<f8")

@@ -1,0 +1,101 @@
+"""Batches of actors: checked, announced, and acknowledged at the rate limiter's pace."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..arguments import Doubles
+from ..errors import PriorityError
+from .intake import Announced, PayloadIntake, Purpose
+from .messages import Code, Flag, Kind, Message
+from .peers import Peer, Peers, RefusedError, check_count, check_role
+
+
+class Adds:
+    """What a replay rank does with ADD.
+
+    An acknowledgement is a credit: while the actors are too far ahead of the learner, it is held
+    back.
+    """
+
+    def __init__(self, peers: Peers, intake: PayloadIntake) -> None:
+        self._peers = peers
+        self._intake = intake
+        self._held: deque[tuple[Peer, Message]] = deque()
+
+    def handle(self, message: Message, peer: Peer) -> None:
+        """Check header and priorities; then expect the payload.
+
+        Raises
+        ------
+        RefusedError
+            Before anything has changed.
+        """
+        check_role(message, peer, Flag.ACTOR)
+        self._check(message, peer)
+        masses = self._masses(message)
+        peer.unacked += 1
+        self._intake.announce(
+            Announced(Purpose.ADD, peer, message.sequence, message.payload, message.count, masses)
+        )
+
+    def _masses(self, message: Message) -> Doubles | None:
+        if message.flags & Flag.DEFAULT:
+            return None
+        priorities = message.body.view("<f8")
+        try:
+            return self._peers.ring().check_priorities(priorities, (message.count,))
+        except PriorityError as error:
+            raise RefusedError(Code.PRIORITY, str(error)) from None
+
+    def _check(self, message: Message, peer: Peer) -> None:
+        credits, itemsize = self._peers.config.actor_credits, self._peers.ring().dtype.itemsize
+        if peer.unacked >= credits:
+            raise RefusedError(Code.CREDIT, f"more than {credits} batches without an answer")
+        check_count(message.count, self._peers.most_rows())
+        if message.itemsize != itemsize:
+            raise RefusedError(
+                Code.DTYPE, f"records of {message.itemsize} bytes where {itemsize} are needed"
+            )
+        if message.payload != message.count * itemsize:
+            raise RefusedError(
+                Code.SHAPE,
+                f"{message.payload} bytes are not {message.count} records of {itemsize} bytes",
+            )
+
+    def landed(self, announced: Announced, failure: str) -> None:
+        """Take note that a batch is in the ring, or (`failure` not empty) that it is not."""
+        peer, peers = announced.peer, self._peers
+        if failure:
+            peer.unacked -= 1
+            refused = Message(Kind.ADD, sequence=announced.sequence, source=peer.rank)
+            peers.reject(refused, Code.PAYLOAD, failure)
+            return
+        peers.added[peer.rank] += announced.count
+        peers.limiter.inserted(announced.count)
+        ack = Message(Kind.ACK, sequence=announced.sequence, count=announced.count)
+        self._held.append((peer, ack))
+
+    def release(self) -> bool:
+        """Acknowledge what the rate limiter lets pass; everything once the service is ending."""
+        peers, busy = self._peers, False
+        while self._held:
+            if not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):
+                return busy
+            self._acknowledge(*self._held.popleft())
+            busy = True
+        return busy
+
+    def settle(self, peer: Peer) -> None:
+        """Acknowledge all the batches of a client that is leaving."""
+        for held in [held for held in self._held if held[0] is peer]:
+            self._held.remove(held)
+            self._acknowledge(*held)
+
+    def forget(self, peer: Peer) -> None:
+        """Owe nothing more to a client that begins anew."""
+        self._held = deque(held for held in self._held if held[0] is not peer)
+
+    def _acknowledge(self, peer: Peer, ack: Message) -> None:
+        peer.unacked -= 1
+        self._peers.send(peer, ack)

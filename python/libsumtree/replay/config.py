@@ -1,0 +1,124 @@
+"""What a replay rank is asked to be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arguments import as_integer
+from ..buffer import BetaSchedule
+from ..errors import ArgumentError, ArgumentTypeError
+from ..records import check_record_dtype
+from .limiter import check_pacing
+from .messages import MESSAGE_LIMIT
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """The settings of a `ReplayRank`; bad ones are refused at once.
+
+    Attributes
+    ----------
+    capacity : int
+        Transitions that the buffer holds.
+    dtype : numpy.dtype, optional
+        The record dtype. None: that of the first client.
+    alpha, beta, seed, backend
+        See `libsumtree.PrioritizedReplayBuffer`.
+    checkpoint_dir : pathlib.Path, optional
+        Folder for the files ``replay-<serial>.h5``; made if it does not exist. None: no
+        checkpoints.
+    checkpoint_interval : float
+        Seconds between two checkpoints; nothing is written if nothing changed.
+    keep : int
+        Files to keep in the folder.
+    resume : str
+        ``"auto"``: go on from the newest valid file of the folder, or start empty. ``"never"``:
+        start empty. Anything else: the file to go on from.
+    min_size_to_sample, samples_per_insert, error_buffer
+        See `libsumtree.replay.RateLimiter`.
+    actor_credits : int
+        Batches of one actor that may be without an answer.
+    sample_credits, update_credits : int
+        Requests and updates of one learner that may be without an answer.
+    max_batch : int
+        Transitions, samples or ids in one message.
+    idle_sleep : float
+        Longest sleep between two looks for messages, in seconds: the latency of an idle service.
+    grace : float
+        Seconds that clients have for taking their leave, once the service is ending.
+    clients : int, optional
+        The service ends by itself once so many clients have left and none is there. None: as many
+        as `comm` has other ranks. A rank whose client leaves and comes again counts each time.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        Naming the first setting that is not possible.
+    """
+
+    capacity: int
+    dtype: np.dtype[Any] | None = None
+    alpha: float = 0.6
+    beta: float | BetaSchedule = 0.4
+    seed: int | None = None
+    backend: str = "auto"
+    checkpoint_dir: Path | None = None
+    checkpoint_interval: float = 300.0
+    keep: int = 3
+    resume: str = "auto"
+    min_size_to_sample: int = 1
+    samples_per_insert: float | None = None
+    error_buffer: float | None = None
+    actor_credits: int = 3
+    sample_credits: int = 3
+    update_credits: int = 16
+    max_batch: int = 65536
+    idle_sleep: float = 0.002
+    grace: float = 5.0
+    clients: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "keep", "actor_credits", "sample_credits", "update_credits"):
+            self._check_positive(name)
+        self._check_positive("max_batch")
+        if self.clients is not None:
+            self._check_positive("clients")
+        if self.max_batch > MESSAGE_LIMIT // 64:
+            raise ArgumentError(f"max_batch is {self.max_batch}: at most {MESSAGE_LIMIT // 64}")
+        self._check_seconds("checkpoint_interval", 0.0, math.inf, open_below=True)
+        self._check_seconds("idle_sleep", 0.0, 1.0, open_below=True)
+        self._check_seconds("grace", 0.0, math.inf)
+        check_pacing(self.min_size_to_sample, self.samples_per_insert, self.error_buffer)
+        if self.min_size_to_sample > self.capacity:
+            raise ArgumentError(
+                f"min_size_to_sample is {self.min_size_to_sample}, more than the capacity of "
+                f"{self.capacity}: nothing could ever be drawn"
+            )
+        self._check_records()
+
+    def _check_records(self) -> None:
+        if self.checkpoint_dir is not None:
+            object.__setattr__(self, "checkpoint_dir", Path(self.checkpoint_dir))
+        if self.dtype is not None:
+            object.__setattr__(self, "dtype", check_record_dtype(self.dtype))
+        if not isinstance(self.resume, str) or not self.resume:
+            raise ArgumentTypeError(f"resume is {self.resume!r}: 'auto', 'never' or a path")
+
+    def _check_positive(self, name: str) -> None:
+        value = as_integer(getattr(self, name), name)
+        if value < 1:
+            raise ArgumentError(f"{name} is {value}: at least 1")
+
+    def _check_seconds(
+        self, name: str, low: float, high: float, *, open_below: bool = False
+    ) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ArgumentTypeError(f"{name} is {value!r}: a number of seconds")
+        if not low <= value <= high or (open_below and value == low):
+            raise ArgumentError(f"{name} is {value} s: a number of seconds from {low} to {high}")

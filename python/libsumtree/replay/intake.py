@@ -1,0 +1,208 @@
+"""Payloads: from MPI straight into the ring, or into scratch if they are not as announced.
+
+The control message of a batch was checked before anything of this begins. Then, once its payload is
+there and has exactly the size that was announced, the slots are retired (mass 0), the bytes are
+received into them, and only then do they get their masses: a payload that fails leaves empty slots,
+never a torn row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arguments import Doubles
+from ..buffer import Intake
+from .channel import MPI, Channel, Incoming, Probe
+from .messages import Bytes
+from .peers import Peer
+
+
+class Purpose(Enum):
+    """What a payload is for."""
+
+    ADD = 1
+    STATE = 2
+    DISCARD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A payload that a checked control message announced.
+
+    Attributes
+    ----------
+    purpose : Purpose
+    peer : Peer
+        Whose it is.
+    sequence : int
+        The number of the request.
+    nbytes : int
+        The exact size, unless it is to be discarded.
+    count : int
+        ADD: transitions.
+    masses : ndarray of float64, shape (count,), optional
+        ADD: what `PrioritizedReplayBuffer.check_priorities` made of the priorities; None for the
+        default.
+    """
+
+    purpose: Purpose
+    peer: Peer
+    sequence: int
+    nbytes: int
+    count: int = 0
+    masses: Doubles | None = None
+
+
+@dataclass(slots=True)
+class _Landing:
+    incoming: Incoming
+    intake: Intake | None = None
+    failure: str = ""
+
+
+Landed = Callable[[Announced, Bytes, str], None]
+"""Called with what was announced, the bytes that came, and what went wrong ("" if nothing did)."""
+
+
+class PayloadIntake:
+    """Receives the payloads that were announced, one at a time of each source, in their order.
+
+    At most one batch is being received into the ring at any time.
+    """
+
+    def __init__(
+        self, channel: Channel, begin_add: Callable[[int], Intake], landed: Landed
+    ) -> None:
+        self._channel = channel
+        self._begin_intake = begin_add
+        self._landed = landed
+        self._queues: dict[int, deque[Announced]] = {}
+        self._landing: dict[int, _Landing] = {}
+        self._strays: list[Incoming] = []
+        self._ring_taken = False
+
+    def announce(self, announced: Announced) -> None:
+        """Expect a payload; those of one source come in the order in which they were announced."""
+        self._queues.setdefault(announced.peer.rank, deque()).append(announced)
+
+    def backlog(self, source: int) -> int:
+        """Return how many payloads of `source` have been announced and not received."""
+        return len(self._queues.get(source, ()))
+
+    @property
+    def ring_taken(self) -> bool:
+        """Whether a batch is being received into the ring now."""
+        return self._ring_taken
+
+    def forget(self, source: int) -> None:
+        """Expect nothing more of `source`, but what is being received already."""
+        queue = self._queues.get(source)
+        if queue is None:
+            return
+        landing = source in self._landing
+        while len(queue) > landing:
+            queue.pop()
+        if not queue:
+            del self._queues[source]
+
+    def turn(self) -> bool:
+        """Receive what is there; return whether anything was."""
+        self._strays = [stray for stray in self._strays if not stray.done()]
+        busy = False
+        for source in list(self._queues):
+            busy = self._advance(source) or busy
+        return busy
+
+    def drop_stray(self, source: int) -> int | None:
+        """Receive into scratch, and drop, a payload that nothing announced; return its size."""
+        probe = self._channel.probe(source)
+        if probe is None:
+            return None
+        self._strays.append(probe.receive(_scratch(probe)))
+        return probe.nbytes
+
+    def _advance(self, source: int) -> bool:
+        queue = self._queues[source]
+        announced = queue[0]
+        landing = self._landing.get(source)
+        if landing is None:
+            if announced.purpose is Purpose.ADD and self._ring_taken:
+                return False
+            probe = self._channel.probe(source)
+            if probe is None:
+                return False
+            landing = self._landing[source] = self._begin(announced, probe)
+        if not self._arrived(landing):
+            return False
+        del self._landing[source]
+        queue.popleft()
+        if not queue:
+            del self._queues[source]
+        self._finish(announced, landing)
+        return True
+
+    def _begin(self, announced: Announced, probe: Probe) -> _Landing:
+        if announced.purpose is Purpose.DISCARD:
+            return _discard(probe, "")
+        if probe.nbytes != announced.nbytes:
+            return _discard(
+                probe,
+                f"a payload of {probe.nbytes} bytes where {announced.nbytes} were announced",
+            )
+        if announced.purpose is Purpose.STATE:
+            return _Landing(probe.receive(_scratch(probe)))
+        return self._begin_add(announced, probe)
+
+    def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
+        """Receive into the ring; beside it if the batch is split or longer than the ring."""
+        intake = self._begin_intake(announced.count)
+        self._ring_taken = True
+        target = as_bytes(intake.segments[0]) if _is_whole(intake) else _scratch(probe)
+        return _Landing(probe.receive(target), intake)
+
+    def _arrived(self, landing: _Landing) -> bool:
+        try:
+            return landing.incoming.done()
+        except MPI.Exception as error:
+            landing.failure = f"the payload could not be received: {error}"
+            return True
+
+    def _finish(self, announced: Announced, landing: _Landing) -> None:
+        if landing.intake is not None:
+            self._ring_taken = False
+            if landing.failure:
+                landing.intake.abandon()
+            else:
+                self._fill(landing.intake, landing.incoming.buffer)
+                landing.intake.publish(announced.masses)
+        self._landed(announced, landing.incoming.buffer, landing.failure)
+
+    def _fill(self, intake: Intake, received: Bytes) -> None:
+        """Copy into the ring what was received beside it."""
+        if not _is_whole(intake):
+            intake.fill(received.view(intake.segments[0].dtype))
+
+
+def as_bytes(records: npt.NDArray[Any]) -> Bytes:
+    """Return the bytes of a contiguous array of records: the same memory."""
+    return records.view(np.uint8)
+
+
+def _is_whole(intake: Intake) -> bool:
+    """Whether the ring takes the whole batch in one piece."""
+    return len(intake.segments) == 1 and len(intake.segments[0]) == intake.count
+
+
+def _scratch(probe: Probe) -> Bytes:
+    return np.empty(probe.nbytes, np.uint8)
+
+
+def _discard(probe: Probe, failure: str) -> _Landing:
+    return _Landing(probe.receive(_scratch(probe)), failure=failure)

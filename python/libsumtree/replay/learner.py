@@ -1,0 +1,360 @@
+"""The client of a learner: samples come in, new priorities and learner states go out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike, DTypeLike
+
+from ..arguments import as_count, as_indices, as_real
+from ..errors import (
+    ArgumentError,
+    CheckpointError,
+    ExponentError,
+    ProtocolError,
+    ShapeError,
+    SumTreeError,
+)
+from . import archive
+from .actor import checked_priorities
+from .channel import MPI
+from .client import ReplayClient, error_of, refuse_longer
+from .messages import (
+    Bytes,
+    Code,
+    Flag,
+    Kind,
+    Message,
+)
+from .status import STATUS_SIZE, ReplayStatus
+
+
+class ReplaySample(NamedTuple):
+    """A draw from the buffer of a replay rank.
+
+    Attributes
+    ----------
+    ids : ndarray of int64, shape (n,)
+        For `LearnerClient.update_priorities`.
+    indices : ndarray of int64, shape (n,)
+    weights : ndarray of float64, shape (n,)
+    transitions : structured ndarray, shape (n,)
+        The receiver's own memory.
+    status : ReplayStatus
+        As of the draw.
+    """
+
+    ids: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float64]
+    transitions: npt.NDArray[np.void]
+    status: ReplayStatus
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request in flight, then with its result."""
+
+    n: int
+    result: ReplaySample | SumTreeError | None = None
+
+
+class LearnerClient(ReplayClient):
+    """Draws from the buffer of a replay rank, and tells it new priorities.
+
+    Parameters
+    ----------
+    comm, dtype, replay_rank, timeout
+        See `ReplayClient`.
+
+    Attributes
+    ----------
+    state : dict of str to ndarray, optional
+        The learner state of the checkpoint that the replay rank went on from, or that was sent
+        last; None if there is none.
+    status : ReplayStatus
+        As of the last answer, but `stale` counts up with every acknowledged update.
+    checkpoint_due : bool
+        The replay rank asks for a `checkpoint`; it writes one by itself, with the state that came
+        last, if none comes within a few seconds.
+    """
+
+    _ROLE = Flag.LEARNER
+
+    def __init__(
+        self,
+        comm: MPI.Intracomm,
+        dtype: DTypeLike,
+        replay_rank: int = 0,
+        timeout: float = 60.0,
+    ) -> None:
+        self.state: archive.State | None = None
+        self.status = ReplayStatus()
+        self.checkpoint_due = False
+        self._order: deque[int] = deque()
+        self._requests: dict[int, _Request] = {}
+        self._updates: set[int] = set()
+        self._checkpoints: dict[int, Message | None] = {}
+        super().__init__(comm, dtype, replay_rank, timeout)
+
+    @property
+    def requested(self) -> int:
+        """How many requests have not been received by `sample`."""
+        return len(self._order)
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many updates are without an answer."""
+        return len(self._updates)
+
+    def request(self, n: int, beta: float | None = None) -> None:
+        """Ask for a draw of `n` transitions; `sample` receives them in the order of the requests.
+
+        Parameters
+        ----------
+        n : int
+            > 0.
+        beta : float, optional
+            Exponent of the weights, in 0 .. 1; the buffer's own if not given.
+
+        Raises
+        ------
+        ArgumentError, ExponentError
+            If an argument is out of its domain.
+        ReplayStopped
+            If the replay rank is ending.
+        ReplayTimeoutError
+            If no credit came.
+
+        Notes
+        -----
+        Waits only while `ReplayConfig.sample_credits` requests are without an answer.
+        """
+        count, exponent = self._count(n), None if beta is None else as_real(beta, "beta")
+        if exponent is not None and not 0.0 <= exponent <= 1.0:
+            raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
+        self.poll()
+        self._raise_if_stopping()
+        self._wait(self._has_sample_credit, "credit for another request", stop=True)
+        message = Message(
+            Kind.SAMPLE,
+            sequence=self._next_sequence(),
+            count=count,
+            real=exponent or 0.0,
+            flags=Flag.DEFAULT if exponent is None else Flag.NONE,
+        )
+        self._send(message)
+        self._requests[message.sequence] = _Request(count)
+        self._order.append(message.sequence)
+
+    def sample(
+        self, n: int, beta: float | None = None, timeout: float | None = None
+    ) -> ReplaySample:
+        """Receive the draw of the oldest request in flight; make one first if there is none.
+
+        Parameters
+        ----------
+        n : int
+            The number that the request asks, or asked, for.
+        beta : float, optional
+            For a request that is made now.
+        timeout : float, optional
+            Seconds to wait; the client's own if not given. The request stays in flight.
+
+        Raises
+        ------
+        ArgumentError
+            If the oldest request asked for another number.
+        EmptyTreeError
+            If no transition has a positive mass.
+        ReplayStopped
+            If the replay rank is ending.
+        ReplayTimeoutError
+            If nothing came, for the rate limiter waits for transitions perhaps.
+        """
+        if not self._order:
+            self.request(n, beta)
+        sequence = self._order[0]
+        request = self._requests[sequence]
+        if request.n != n:
+            raise ArgumentError(f"n is {n}, but the oldest request in flight is for {request.n}")
+        self._wait(lambda: request.result is not None, f"sample of {n}", timeout)
+        self._order.popleft()
+        del self._requests[sequence]
+        if isinstance(request.result, SumTreeError):
+            raise request.result
+        assert request.result is not None
+        return request.result
+
+    def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> None:
+        """Send new priorities; returns as soon as they are on their way.
+
+        Parameters
+        ----------
+        ids : array_like of integers, shape (n,)
+            From a sample; stale ones are skipped, and counted in ``status.stale``.
+        priorities : array_like of real numbers, shape (n,), or one number
+            Finite, >= 0.
+
+        Raises
+        ------
+        ArgumentTypeError, ShapeError, ArgumentError, PriorityError
+            If the arguments are not as described; nothing was sent.
+        RejectedError
+            If something sent before was refused, an id that was never issued for instance.
+        ReplayTimeoutError
+            If no credit came.
+        """
+        names = as_indices(ids, 1 << 63, "ids")
+        if names.ndim != 1:
+            raise ShapeError(f"ids have shape {names.shape}: (n,) is needed")
+        if len(names) > self._agreed.max_batch:
+            refuse_longer("ids", len(names), self._agreed.max_batch)
+        values = checked_priorities(priorities, len(names))
+        self.poll()
+        if len(names) == 0:
+            return
+        self._wait(self._has_update_credit, "credit for another update")
+        message = Message(Kind.UPDATE, sequence=self._next_sequence(), count=len(names))
+        self._send(message, names.astype("<i8", copy=False), values)
+        self._updates.add(message.sequence)
+
+    def checkpoint(self, state: Mapping[str, npt.ArrayLike], timeout: float | None = None) -> str:
+        """Have one file written: the buffer, after all updates sent before, and this state.
+
+        Parameters
+        ----------
+        state : mapping of str to array
+            See `libsumtree.replay.archive.check_state`.
+        timeout : float, optional
+            Seconds to wait for the file; the client's own if not given.
+
+        Returns
+        -------
+        str
+            The name of the file in the replay rank's folder.
+
+        Raises
+        ------
+        CheckpointError
+            If the file could not be written, or the replay rank has no folder; it serves on.
+        ArgumentError, ArgumentTypeError, ShapeError
+            If the state is not one.
+        ReplayTimeoutError
+            If no answer came.
+        """
+        if not self.checkpointing:
+            raise CheckpointError(
+                "the replay rank has no checkpoint folder: give it checkpoint_dir"
+            )
+        data = archive.pack(state)
+        self.checkpoint_due = False
+        message = Message(Kind.CHECKPOINT, sequence=self._next_sequence(), payload=data.nbytes)
+        self._checkpoints[message.sequence] = None
+        self._send(message, payload=data)
+        try:
+            self._wait(
+                lambda: self._checkpoints[message.sequence] is not None, "checkpoint", timeout
+            )
+            answer = self._checkpoints[message.sequence]
+        finally:
+            del self._checkpoints[message.sequence]
+        assert answer is not None
+        if answer.code is not Code.OK:
+            raise error_of(answer)
+        return answer.text
+
+    def stop(self) -> None:
+        """Ask the replay rank to end; it tells all clients, this one included."""
+        self._send(Message(Kind.STOP, sequence=self._next_sequence()))
+
+    def close(self, state: Mapping[str, npt.ArrayLike] | None = None) -> None:
+        """Take leave, once the replay rank has everything that was sent; further calls do nothing.
+
+        Parameters
+        ----------
+        state : mapping of str to array, optional
+            The last state, for a last checkpoint; ignored if the replay rank writes none.
+
+        Raises
+        ------
+        RejectedError, CheckpointError, ReplayTimeoutError
+            See `checkpoint` and `ReplayClient.close`.
+        """
+        if self._gone:
+            return
+        try:
+            if state is not None and self.checkpointing:
+                self.checkpoint(state)
+        finally:
+            super().close()
+
+    # ---- inside ----
+
+    def _count(self, n: int) -> int:
+        count = as_count(n, "n")
+        if not 1 <= count <= self._agreed.most_rows:
+            raise ArgumentError(f"n is {count}: 1 .. {self._agreed.most_rows} are possible")
+        return count
+
+    def _has_sample_credit(self) -> bool:
+        waiting = sum(request.result is None for request in self._requests.values())
+        return waiting < self._agreed.sample_credits
+
+    def _has_update_credit(self) -> bool:
+        return len(self._updates) < self._agreed.update_credits
+
+    def _take_state(self, data: Bytes) -> None:
+        self.state = archive.unpack(data)
+
+    def _handle(self, message: Message) -> None:
+        if message.kind is Kind.REPLY:
+            self._take_reply(message)
+        elif message.kind is Kind.UPDATED:
+            self._take_updated(message)
+        elif message.kind is Kind.CHECKPOINTED:
+            if message.sequence in self._checkpoints:
+                self._checkpoints[message.sequence] = message
+        elif message.kind is Kind.DUE:
+            self.checkpoint_due = True
+        else:
+            super()._handle(message)
+
+    def _take_reply(self, message: Message) -> None:
+        request = self._requests.get(message.sequence)
+        if message.code is not Code.OK:
+            if request is not None:
+                request.result = error_of(message)
+            return
+        rows = self._receive_payload(message.payload)
+        if request is None:
+            return
+        n = request.n
+        if message.count != n or len(rows) != n * self.dtype.itemsize:
+            raise ProtocolError(f"{message.count} samples of {len(rows)} bytes came, not {n}")
+        self._note_status(message)
+        columns = message.body[STATUS_SIZE:].reshape(3, 8 * n)
+        request.result = ReplaySample(
+            columns[0].view("<i8"),
+            columns[1].view("<i8"),
+            columns[2].view("<f8"),
+            rows.view(self.dtype),
+            self.status,
+        )
+
+    def _take_updated(self, message: Message) -> None:
+        if message.sequence not in self._updates:
+            return
+        self._updates.remove(message.sequence)
+        if message.code is Code.OK:
+            self._note_status(message)
+        else:
+            self._note_problem(message)
+
+    def _note_status(self, message: Message) -> None:
+        self.status = ReplayStatus.unpack(message.body)

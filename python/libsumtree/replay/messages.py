@@ -1,0 +1,276 @@
+"""The messages between a replay rank and its clients: a fixed header, and what follows from it.
+
+Every message is plain bytes, little-endian. A **control** message (tag `CONTROL_TAG`) is a 64-byte
+header and a small body, such as priorities or ids. Transitions and learner states travel alone in a
+**payload** message (tag `PAYLOAD_TAG`), which the control message before it announces, so that they
+can be received in place. The sender of a message is what MPI says it is, never a field. Nothing
+here is ever pickled or unpickled.
+
+============ =========== ===================================================== ================
+kind         from        body                                                  payload
+============ =========== ===================================================== ================
+HELLO        client      record dtype (JSON)
+WELCOME      replay rank terms of the service (JSON)                           learner state
+ADD          actor       priorities, float64 (count,); none by default         transitions
+ACK          replay rank
+SAMPLE       learner
+REPLY        replay rank status, then ids, indices, weights, each (count,)     transitions
+UPDATE       learner     ids int64 (count,), then priorities float64 (count,)
+UPDATED      replay rank status
+CHECKPOINT   learner                                                           learner state
+CHECKPOINTED replay rank name of the file (text)
+DUE          replay rank
+STOP         learner
+STOPPING     replay rank
+BYE          client
+GOODBYE      replay rank
+REFUSED      replay rank what was wrong (text)
+============ =========== ===================================================== ================
+
+An answer whose ``code`` is not ``OK`` has a text as its body, and no payload.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ProtocolError
+from .status import STATUS_SIZE
+
+MAGIC = b"STRR"
+VERSION = 1
+CONTROL_TAG = 21331
+PAYLOAD_TAG = 21332
+TEXT_LIMIT = 1 << 16
+"""The longest text in a body, in bytes."""
+MESSAGE_LIMIT = (1 << 31) - 1
+"""The longest message, in bytes: what a count of MPI is sure to express."""
+
+_HEADER = struct.Struct("<4sHHIIqqqqqd")
+HEADER_SIZE = _HEADER.size
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Kind(IntEnum):
+    """What a message is; the table is at the top of this module."""
+
+    HELLO = 1
+    WELCOME = 2
+    ADD = 3
+    ACK = 4
+    SAMPLE = 5
+    REPLY = 6
+    UPDATE = 7
+    UPDATED = 8
+    CHECKPOINT = 9
+    CHECKPOINTED = 10
+    DUE = 11
+    STOP = 12
+    STOPPING = 13
+    BYE = 14
+    GOODBYE = 15
+    REFUSED = 16
+
+
+class Flag:
+    """What a message says besides its numbers: bits of `Message.flags`."""
+
+    NONE = 0
+    ACTOR = 1
+    LEARNER = 2
+    DEFAULT = 4
+    """ADD: no priorities follow. SAMPLE: the buffer's own beta."""
+    STOPPING = 8
+    FAILED = 16
+    """BYE: the client leaves because of an exception."""
+
+
+class Code(IntEnum):
+    """Why a request was refused."""
+
+    OK = 0
+    PROTOCOL = 1
+    UNKNOWN_CLIENT = 2
+    ROLE = 3
+    DTYPE = 4
+    SHAPE = 5
+    PRIORITY = 6
+    ID = 7
+    EXPONENT = 8
+    CREDIT = 9
+    PAYLOAD = 10
+    EMPTY = 11
+    STOPPING = 12
+    CHECKPOINT = 13
+
+
+def _no_bytes() -> Bytes:
+    return np.empty(0, np.uint8)
+
+
+_KINDS = {int(kind): kind for kind in Kind}
+_CODES = {int(code): code for code in Code}
+
+
+@dataclass(slots=True)
+class Message:
+    """One control message.
+
+    Attributes
+    ----------
+    kind : Kind
+    sequence : int
+        The client's number of its request; the answer carries the same.
+    count : int
+        Transitions, ids or samples that the message is about.
+    itemsize : int
+        Bytes of one record.
+    payload : int
+        Bytes of the payload message that follows; 0 if none does.
+    value : int
+        ADD acknowledged: unused. UPDATED: stale updates.
+    real : float
+        SAMPLE: beta.
+    body : ndarray of uint8
+        What follows the header; owned by the message.
+    source : int
+        The rank that MPI names as the sender; -1 in a message not yet sent.
+    """
+
+    kind: Kind
+    sequence: int = 0
+    count: int = 0
+    itemsize: int = 0
+    payload: int = 0
+    value: int = 0
+    real: float = 0.0
+    code: Code = Code.OK
+    flags: int = Flag.NONE
+    body: Bytes = field(default_factory=_no_bytes)
+    source: int = -1
+
+    def encode(self, *body: Any) -> bytes:
+        """Return the bytes to send; each part of the body is any contiguous buffer."""
+        header = _HEADER.pack(
+            MAGIC,
+            VERSION,
+            self.kind,
+            self.flags,
+            self.itemsize,
+            self.sequence,
+            self.count,
+            self.payload,
+            self.value,
+            self.code,
+            self.real,
+        )
+        return b"".join((header, *body))
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.tobytes().decode("utf-8", "replace")
+
+    def answer(self, kind: Kind, **changes: Any) -> Message:
+        """Return the beginning of an answer: the same sequence, nothing else."""
+        return replace(Message(kind, sequence=self.sequence), **changes)
+
+
+def _only_text(_: Message) -> None:
+    return None
+
+
+def _nothing(_: Message) -> int:
+    return 0
+
+
+_BODY: dict[Kind, Callable[[Message], int | None]] = {
+    Kind.HELLO: _only_text,
+    Kind.WELCOME: _only_text,
+    Kind.CHECKPOINTED: _only_text,
+    Kind.REFUSED: _only_text,
+    Kind.ADD: lambda m: 0 if m.flags & Flag.DEFAULT else 8 * m.count,
+    Kind.REPLY: lambda m: STATUS_SIZE + 24 * m.count,
+    Kind.UPDATE: lambda m: 16 * m.count,
+    Kind.UPDATED: lambda m: STATUS_SIZE,
+}
+
+
+def control_limit(max_batch: int) -> int:
+    """Return the bytes of the longest control message about `max_batch` items at most."""
+    return HEADER_SIZE + max(TEXT_LIMIT, STATUS_SIZE + 24 * max_batch)
+
+
+def decode(data: Bytes, source: int) -> Message:
+    """Read one control message and check that its length is what its header says.
+
+    Parameters
+    ----------
+    data : ndarray of uint8, shape (n,)
+        Exactly the bytes received; the body of the message is a view of it.
+    source : int
+        The sender, from MPI's status.
+
+    Raises
+    ------
+    ProtocolError
+        If this is not a message of the protocol.
+    """
+    if len(data) < HEADER_SIZE:
+        raise ProtocolError(
+            f"a message of {len(data)} bytes, shorter than a header ({HEADER_SIZE})"
+        )
+    magic, version, kind, flags, itemsize, sequence, count, payload, value, code, real = (
+        _HEADER.unpack_from(data.data)
+    )
+    if magic != MAGIC:
+        raise ProtocolError(f"a message begins with {magic!r} instead of {MAGIC!r}")
+    if version != VERSION:
+        raise ProtocolError(f"a message of protocol version {version}; this is version {VERSION}")
+    try:
+        message = Message(
+            _KINDS[kind],
+            sequence,
+            count,
+            itemsize,
+            payload,
+            value,
+            real,
+            _CODES[code],
+            flags,
+            data[HEADER_SIZE:],
+            source,
+        )
+    except KeyError:
+        raise ProtocolError(f"a message of unknown kind {kind} or code {code}") from None
+    _check_length(message)
+    return message
+
+
+def _check_length(message: Message) -> None:
+    if message.count < 0 or not 0 <= message.payload <= MESSAGE_LIMIT:
+        raise ProtocolError(
+            f"{message.kind.name} with count {message.count} and a payload of "
+            f"{message.payload} bytes"
+        )
+    refusal = message.code is not Code.OK
+    expected = None if refusal else _BODY.get(message.kind, _nothing)(message)
+    length = len(message.body)
+    if expected is None:
+        if length > TEXT_LIMIT:
+            raise ProtocolError(
+                f"{message.kind.name} with a text of {length} bytes: at most {TEXT_LIMIT}"
+            )
+    elif length != expected:
+        raise ProtocolError(
+            f"{message.kind.name} with count {message.count} and a body of {length} bytes "
+            f"instead of {expected}"
+        )

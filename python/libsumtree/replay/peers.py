@@ -1,0 +1,172 @@
+"""What a replay rank knows and owes: its buffer, its clients, its counters, and how it answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..buffer import PrioritizedReplayBuffer
+from .channel import Channel
+from .checkpoints import Progress
+from .config import ReplayConfig
+from .limiter import RateLimiter
+from .messages import (
+    MESSAGE_LIMIT,
+    TEXT_LIMIT,
+    Code,
+    Flag,
+    Kind,
+    Message,
+)
+from .status import ReplayStatus
+
+_MOST_UNSENT = 256
+_ANSWERS = {
+    Kind.ADD: Kind.ACK,
+    Kind.SAMPLE: Kind.REPLY,
+    Kind.UPDATE: Kind.UPDATED,
+    Kind.CHECKPOINT: Kind.CHECKPOINTED,
+}
+
+
+class RefusedError(Exception):
+    """A request that is answered with a code and a text; nothing changed."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """A client, from its HELLO until it has left.
+
+    Attributes
+    ----------
+    rank : int
+    role : int
+        `Flag.ACTOR` or `Flag.LEARNER`.
+    unacked : int
+        Batches without an answer.
+    waiting : int
+        Sample requests without an answer.
+    leaving : Message, optional
+        Its BYE.
+    broken : bool
+        It sent what is no message of the protocol: nothing more is taken before its next HELLO.
+    """
+
+    rank: int
+    role: int
+    unacked: int = 0
+    waiting: int = 0
+    leaving: Message | None = None
+    broken: bool = False
+
+    def __str__(self) -> str:
+        return f"the {'learner' if self.role == Flag.LEARNER else 'actor'} on rank {self.rank}"
+
+
+@dataclass(slots=True)
+class Peers:
+    """The state that all the parts of a replay rank share.
+
+    Attributes
+    ----------
+    channel : Channel
+    config : ReplayConfig
+    limiter : RateLimiter
+    progress : Progress
+        Counters and learner state, as checkpoints hold them.
+    buffer : PrioritizedReplayBuffer, optional
+        None before the first client has named a record dtype.
+    members : dict of int to Peer
+        The clients that are there, by rank.
+    left : int
+        How many clients have left since the start.
+    added, rejected : Counter
+        Transitions taken and messages refused, by rank, since the start.
+    stopping : bool
+        No more samples are given.
+    stop_reason : str
+        Why the service is to end; empty as long as it is not.
+    """
+
+    channel: Channel
+    config: ReplayConfig
+    limiter: RateLimiter
+    progress: Progress
+    buffer: PrioritizedReplayBuffer | None = None
+    members: dict[int, Peer] = field(default_factory=dict)
+    left: int = 0
+    added: Counter[int] = field(default_factory=Counter)
+    rejected: Counter[int] = field(default_factory=Counter)
+    stopping: bool = False
+    stop_reason: str = ""
+
+    def has(self, peer: Peer) -> bool:
+        """Whether this very client is still there."""
+        return self.members.get(peer.rank) is peer
+
+    def send(self, peer: Peer, message: Message, *body: Any, payload: Any = None) -> None:
+        """Send to a client if it is still there."""
+        if self.has(peer):
+            self.channel.send(peer.rank, message, *body, payload=payload)
+
+    def reject(self, message: Message, code: Code, text: str) -> None:
+        """Count a request as rejected, and refuse it."""
+        self.rejected[message.source] += 1
+        self.refuse(message, code, text)
+
+    def refuse(self, message: Message, code: Code, text: str) -> None:
+        """Answer with a code and a text; a rank that takes no answers gets no more of them."""
+        if self.channel.unsent(message.source) < _MOST_UNSENT:
+            kind = _ANSWERS.get(message.kind, Kind.REFUSED)
+            answer = message.answer(kind, code=code)
+            self.channel.send(message.source, answer, text.encode()[:TEXT_LIMIT])
+
+    def ring(self) -> PrioritizedReplayBuffer:
+        """Return the buffer; there is one since the first HELLO."""
+        assert self.buffer is not None
+        return self.buffer
+
+    def most_rows(self) -> int:
+        """Return how many transitions one message may hold."""
+        return min(self.config.max_batch, MESSAGE_LIMIT // self.ring().dtype.itemsize)
+
+    def status(self) -> ReplayStatus:
+        """Return what the service holds and has done."""
+        actors = sum(peer.role == Flag.ACTOR for peer in self.members.values())
+        buffer = self.buffer
+        if buffer is None:
+            return ReplayStatus(actors=actors, learners=len(self.members) - actors)
+        tree = buffer.tree
+        return ReplayStatus(
+            len(buffer),
+            buffer.inserted,
+            self.progress.sampled,
+            self.progress.stale,
+            self.rejected.total(),
+            buffer.epoch,
+            actors,
+            len(self.members) - actors,
+            tree.total,
+            tree.min,
+            tree.max,
+        )
+
+
+def check_role(message: Message, peer: Peer, role: int) -> None:
+    """Raise `RefusedError` unless `peer` has this role and has not said BYE."""
+    if peer.role != role:
+        raise RefusedError(Code.ROLE, f"{message.kind.name} from {peer}, which has another role")
+    if peer.leaving is not None:
+        raise RefusedError(Code.ROLE, f"{message.kind.name} from {peer} after its BYE")
+
+
+def check_count(count: int, most: int) -> None:
+    """Raise `RefusedError` unless a batch of this length is possible."""
+    if not 1 <= count <= most:
+        raise RefusedError(Code.SHAPE, f"a batch of {count}: 1 .. {most} are possible")

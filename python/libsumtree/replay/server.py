@@ -1,0 +1,313 @@
+"""The replay rank: the one process of a job that owns the buffer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..buffer import PrioritizedReplayBuffer
+from ..errors import CheckpointError, CheckpointMismatchError, WorldError
+from ..records import dtype_to_text
+from .channel import MPI, Backoff, Channel, wait_turns
+from .checkpoints import (
+    CheckpointFolder,
+    Progress,
+    Restored,
+    read_file,
+    say,
+)
+from .config import ReplayConfig
+from .limiter import RateLimiter
+from .peers import Peers
+from .service import Service
+from .signals import StopFlag, install_signal_flag
+
+_STATE_SECONDS = 5.0
+_LAST_SENDS_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class ReplaySummary:
+    """What a replay rank did, from its start to its end.
+
+    Attributes
+    ----------
+    reason : str
+        Why it ended.
+    seconds : float
+        How long it served.
+    size, inserted, sampled, stale : int
+        As in `ReplayStatus`, at the end.
+    added : mapping of int to int
+        Transitions taken from each rank.
+    rejected : mapping of int to int
+        Messages refused from each rank.
+    checkpoints : int
+        Files written.
+    checkpoint_failures : int
+        Files that could not be written.
+    last_checkpoint : pathlib.Path, optional
+        The newest file of this service.
+    restored_from : pathlib.Path, optional
+        The file that it went on from.
+    silent : tuple of int
+        Ranks whose client did not take its leave in time.
+    """
+
+    reason: str
+    seconds: float
+    size: int
+    inserted: int
+    sampled: int
+    stale: int
+    added: Mapping[int, int] = field(default_factory=dict)
+    rejected: Mapping[int, int] = field(default_factory=dict)
+    checkpoints: int = 0
+    checkpoint_failures: int = 0
+    last_checkpoint: Path | None = None
+    restored_from: Path | None = None
+    silent: tuple[int, ...] = ()
+
+
+class ReplayRank:
+    """Owns a buffer and serves the actors and learners of one communicator.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        This rank and its clients; its tags 21331 and 21332 belong to the service. Give a duplicate
+        of your own communicator if you use these tags yourself.
+    config : ReplayConfig
+
+    Raises
+    ------
+    WorldError
+        If `comm` has no rank for a client.
+    CheckpointError
+        If the folder cannot be written, or the checkpoint to go on from cannot be read or is of
+        another record dtype, capacity or alpha (`CheckpointMismatchError`).
+
+    Notes
+    -----
+    A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: at
+    once a checkpoint, for SIGKILL may follow; then every client is told, and what they have in
+    flight is taken until all have left or `ReplayConfig.grace` is over; then a last checkpoint.
+    What was acknowledged is in it.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, config: ReplayConfig) -> None:
+        if comm.Get_size() < 2:
+            raise WorldError(
+                "a replay rank alone in its world has no clients: "
+                "start at least 2 ranks, as in `mpiexec -n 2 ...`"
+            )
+        self._config = config
+        self._clients = comm.Get_size() - 1 if config.clients is None else config.clients
+        self._folder = None
+        if config.checkpoint_dir is not None:
+            self._folder = CheckpointFolder(config.checkpoint_dir, config.keep)
+        restored = self._restore()
+        progress = Progress() if restored is None else restored.progress
+        limiter = RateLimiter(
+            config.min_size_to_sample,
+            config.samples_per_insert,
+            config.error_buffer,
+            0 if restored is None else restored.buffer.inserted,
+            progress.surplus,
+        )
+        self._restored_from = None if restored is None else restored.path
+        self._peers = Peers(Channel(comm, config.max_batch), config, limiter, progress)
+        if restored is not None:
+            self._peers.buffer = restored.buffer
+        elif config.dtype is not None:
+            self._peers.buffer = self._make_buffer(config.dtype)
+        self._service = Service(self._peers, self._make_buffer)
+        self._written = self._marks()
+        self._checkpoints = 0
+        self._failures = 0
+        self._last: Path | None = None
+        self._due = 0.0
+        self._asked_for_state = False
+
+    @property
+    def buffer(self) -> PrioritizedReplayBuffer | None:
+        """The buffer; None before the first client has named a record dtype."""
+        return self._peers.buffer
+
+    def run(self) -> ReplaySummary:
+        """Serve until stopped; only the main thread may call it, and once.
+
+        Returns
+        -------
+        ReplaySummary
+        """
+        begin = time.monotonic()
+        try:
+            with install_signal_flag() as flag:
+                self._set_due()
+                self._serve(flag)
+                silent = self._end()
+        finally:
+            if self._folder is not None:
+                self._folder.close()
+        return self._summary(time.monotonic() - begin, silent)
+
+    # ---- the loop ----
+
+    def _serve(self, flag: StopFlag) -> None:
+        backoff = Backoff(self._config.idle_sleep)
+        while not self._wants_to_end(flag):
+            busy = self._service.turn()
+            self._tend_checkpoints()
+            backoff.turn(busy)
+
+    def _wants_to_end(self, flag: StopFlag) -> bool:
+        peers = self._peers
+        if flag:
+            peers.stop_reason = f"{flag.name} came"
+        elif self._all_left():
+            peers.stop_reason = peers.stop_reason or "all clients left"
+        return bool(peers.stop_reason)
+
+    def _end(self) -> tuple[int, ...]:
+        """Take what is in flight until every client has left; return the ranks that did not."""
+        say(f"ending, for {self._peers.stop_reason}")
+        self._checkpoint_if_changed()
+        self._service.begin_stop()
+        backoff = Backoff(self._config.idle_sleep)
+        deadline = time.monotonic() + self._config.grace
+        while not self._all_left() and time.monotonic() < deadline:
+            busy = self._service.turn()
+            self._answer_learner()
+            backoff.turn(busy)
+        silent = tuple(sorted(self._peers.members))
+        if silent:
+            ranks = ", ".join(map(str, silent))
+            say(f"the clients on ranks {ranks} did not leave within {self._config.grace:g} s")
+        self._checkpoint_if_changed()
+        for _ in wait_turns(_LAST_SENDS_SECONDS):
+            if not self._peers.channel.reap():
+                break
+        return silent
+
+    def _all_left(self) -> bool:
+        """Whether every client that was to come has left; a late one is told to leave, too."""
+        return not self._peers.members and self._peers.left >= self._clients
+
+    def _summary(self, seconds: float, silent: tuple[int, ...]) -> ReplaySummary:
+        peers = self._peers
+        status = peers.status()
+        return ReplaySummary(
+            reason=peers.stop_reason,
+            seconds=seconds,
+            size=status.size,
+            inserted=status.inserted,
+            sampled=status.sampled,
+            stale=status.stale,
+            added=dict(peers.added),
+            rejected=dict(peers.rejected),
+            checkpoints=self._checkpoints,
+            checkpoint_failures=self._failures,
+            last_checkpoint=self._last,
+            restored_from=self._restored_from,
+            silent=silent,
+        )
+
+    # ---- checkpoints ----
+
+    def _tend_checkpoints(self) -> None:
+        """Answer a learner's request; write by the clock, after asking a learner for its state."""
+        self._answer_learner()
+        if self._folder is None or time.monotonic() < self._due or self._marks() == self._written:
+            return
+        if not self._asked_for_state and self._service.tell_checkpoint_due():
+            self._asked_for_state = True
+            self._due = time.monotonic() + min(_STATE_SECONDS, self._config.checkpoint_interval)
+            return
+        self._publish()
+
+    def _answer_learner(self) -> None:
+        if self._service.checkpoint_asked is not None:
+            failure = self._publish()
+            self._service.answer_checkpoint(self._last.name if self._last else "", failure)
+
+    def _checkpoint_if_changed(self) -> None:
+        if self._folder is not None and self._marks() != self._written:
+            self._publish()
+
+    def _publish(self) -> str:
+        """Write a checkpoint; return what went wrong, for the service goes on."""
+        assert self._folder is not None
+        peers = self._peers
+        peers.progress.surplus = peers.limiter.surplus
+        self._set_due()
+        marks = self._marks()
+        try:
+            self._last = self._folder.publish(peers.ring(), peers.progress)
+        except CheckpointError as error:
+            self._failures += 1
+            say(f"CHECKPOINT FAILED, serving on without: {error}")
+            return str(error)
+        self._written = marks
+        self._checkpoints += 1
+        return ""
+
+    def _set_due(self) -> None:
+        self._due = time.monotonic() + self._config.checkpoint_interval
+        self._asked_for_state = False
+
+    def _marks(self) -> tuple[int, ...]:
+        """Return numbers that differ whenever a checkpoint would."""
+        buffer = self._peers.buffer
+        if buffer is None:
+            return ()
+        service = self._service
+        return buffer.inserted, len(buffer), buffer.sampled, service.updates, service.states
+
+    # ---- the beginning ----
+
+    def _make_buffer(self, dtype: np.dtype[Any]) -> PrioritizedReplayBuffer:
+        config = self._config
+        return PrioritizedReplayBuffer(
+            config.capacity,
+            dtype,
+            config.alpha,
+            beta=config.beta,
+            seed=config.seed,
+            backend=config.backend,
+        )
+
+    def _restore(self) -> Restored | None:
+        config, folder = self._config, self._folder
+        if config.resume == "never":
+            if folder is not None:
+                folder.spare_existing()
+            return None
+        if config.resume == "auto":
+            restored = None if folder is None else folder.newest(config.backend)
+        else:
+            restored = read_file(Path(config.resume), config.backend)
+        if restored is not None:
+            self._check_restored(restored)
+            size, path = len(restored.buffer), restored.path
+            say(f"going on from {path}: {size} transitions, epoch {restored.buffer.epoch}")
+        return restored
+
+    def _check_restored(self, restored: Restored) -> None:
+        """Refuse a checkpoint that is not what was asked for; beta and draws are the file's."""
+        buffer, config = restored.buffer, self._config
+        found: dict[str, Any] = {"capacity": buffer.capacity, "alpha": buffer.alpha}
+        asked: dict[str, Any] = {"capacity": config.capacity, "alpha": config.alpha}
+        if config.dtype is not None and config.dtype != buffer.dtype:
+            found["dtype"], asked["dtype"] = map(dtype_to_text, (buffer.dtype, config.dtype))
+        for name, value in found.items():
+            if value != asked[name]:
+                raise CheckpointMismatchError(
+                    f"checkpoint {restored.path} has {name} {value} where {asked[name]} is asked "
+                    f"for: give the same {name}, another folder, or resume 'never'"
+                )

@@ -1,0 +1,295 @@
+"""What a replay rank does with each message; `libsumtree.replay.client` is the other half."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..buffer import Intake, PrioritizedReplayBuffer
+from ..errors import ArgumentTypeError, ProtocolError
+from ..records import check_record_dtype, dtype_from_text, dtype_to_text
+from . import archive
+from .adds import Adds
+from .channel import Malformed
+from .checkpoints import say
+from .intake import Announced, PayloadIntake, Purpose
+from .messages import Bytes, Code, Flag, Kind, Message
+from .peers import Peer, Peers, RefusedError, check_role
+from .samples import Samples
+from .terms import Terms
+
+_MESSAGES_A_TURN = 64
+
+
+class Service:
+    """Answers the clients of one replay rank, never waiting for any of them.
+
+    Parameters
+    ----------
+    peers : Peers
+        The state, shared with the caller.
+    make_buffer : callable
+        Called with the record dtype of the first client if there is no buffer yet.
+
+    Attributes
+    ----------
+    checkpoint_asked : tuple of Peer and Message, optional
+        A learner state is in, and its CHECKPOINT is without an answer.
+    states : int
+        Learner states taken since the start.
+    """
+
+    def __init__(
+        self, peers: Peers, make_buffer: Callable[[np.dtype[Any]], PrioritizedReplayBuffer]
+    ) -> None:
+        self._peers = peers
+        self._channel = peers.channel
+        self._make_buffer = make_buffer
+        self._intake = PayloadIntake(self._channel, self._begin_add, self._landed)
+        self._adds = Adds(peers, self._intake)
+        self._samples = Samples(peers)
+        self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
+            Kind.ADD: self._adds.handle,
+            Kind.SAMPLE: self._samples.handle,
+            Kind.UPDATE: self._samples.update,
+            Kind.CHECKPOINT: self._checkpoint,
+            Kind.STOP: self._stop,
+            Kind.BYE: self._bye,
+        }
+        self.states = 0
+        self.checkpoint_asked: tuple[Peer, Message] | None = None
+
+    @property
+    def receiving(self) -> bool:
+        """Whether a batch is being received into the ring now."""
+        return self._intake.ring_taken
+
+    @property
+    def updates(self) -> int:
+        """Batches of priorities taken since the start."""
+        return self._samples.updates
+
+    def turn(self) -> bool:
+        """Do whatever can be done without waiting; return whether there was anything."""
+        busy = False
+        for _ in range(_MESSAGES_A_TURN):
+            message = self._channel.receive()
+            if message is None:
+                break
+            self._handle(message)
+            busy = True
+        busy = self._intake.turn() or busy
+        busy = self._samples.serve() or busy
+        busy = self._adds.release() or busy
+        busy = self._say_goodbye() or busy
+        self._channel.reap()
+        return busy or self._drop_stray()
+
+    def begin_stop(self) -> None:
+        """Tell every client that the service is ending; give no more samples."""
+        self._peers.stopping = True
+        for peer in self._peers.members.values():
+            self._channel.send(peer.rank, Message(Kind.STOPPING))
+        self._samples.refuse_all()
+
+    def answer_checkpoint(self, name: str, failure: str) -> None:
+        """Answer the learner that asked: with the file's name, or what went wrong."""
+        assert self.checkpoint_asked is not None
+        peer, request = self.checkpoint_asked
+        self.checkpoint_asked = None
+        if failure and self._peers.has(peer):
+            self._peers.refuse(request, Code.CHECKPOINT, failure)
+        else:
+            self._peers.send(peer, request.answer(Kind.CHECKPOINTED), name.encode())
+
+    def tell_checkpoint_due(self) -> bool:
+        """Ask a learner for its state; return whether there is one to ask."""
+        for peer in self._peers.members.values():
+            if peer.role == Flag.LEARNER and peer.leaving is None and not peer.broken:
+                self._channel.send(peer.rank, Message(Kind.DUE))
+                return True
+        return False
+
+    # ---- messages ----
+
+    def _handle(self, message: Message | Malformed) -> None:
+        peer = self._peers.members.get(message.source)
+        if isinstance(message, Malformed):
+            self._drop_malformed(message, peer)
+            return
+        try:
+            if message.kind is Kind.HELLO:
+                self._hello(message, peer)
+            else:
+                self._dispatch(message, peer)
+        except RefusedError as refusal:
+            self._discard_payload(message, peer)
+            self._peers.reject(message, refusal.code, refusal.text)
+
+    def _dispatch(self, message: Message, peer: Peer | None) -> None:
+        if peer is None:
+            raise RefusedError(Code.UNKNOWN_CLIENT, f"{message.kind.name} before HELLO")
+        if peer.broken and message.kind is not Kind.BYE:
+            raise RefusedError(
+                Code.PROTOCOL, f"{message.kind.name} after a message out of protocol"
+            )
+        if message.kind not in self._handlers:
+            raise RefusedError(Code.PROTOCOL, f"{message.kind.name} is not a client's to send")
+        self._handlers[message.kind](message, peer)
+
+    def _drop_malformed(self, message: Malformed, peer: Peer | None) -> None:
+        """Count it; whether a payload follows is unknown, so the client must say HELLO again."""
+        if peer is not None:
+            self._break(peer)
+        lost = Message(Kind.REFUSED, source=message.source)
+        self._peers.reject(lost, Code.PROTOCOL, message.reason)
+
+    def _break(self, peer: Peer) -> None:
+        peer.broken = True
+        self._intake.forget(peer.rank)
+
+    def _discard_payload(self, message: Message, peer: Peer | None) -> None:
+        """Expect the payload of a refused request, lest it be taken for that of the next."""
+        if peer is None or peer.broken or message.payload == 0:
+            return
+        if self._intake.backlog(peer.rank) > 4 * self._peers.config.actor_credits:
+            self._break(peer)
+        else:
+            self._intake.announce(
+                Announced(Purpose.DISCARD, peer, message.sequence, message.payload)
+            )
+
+    def _drop_stray(self) -> bool:
+        """Drop a payload that nothing announced, nor will: no control message is there either."""
+        source = self._channel.payload_waiting()
+        if source is None or self._intake.backlog(source) or self._channel.control_waiting(source):
+            return False
+        nbytes = self._intake.drop_stray(source)
+        peer = self._peers.members.get(source)
+        self._peers.rejected[source] += 1
+        if peer is not None and not peer.broken:
+            lost = Message(Kind.REFUSED, source=source)
+            text = f"a payload of {nbytes} bytes that nothing announced"
+            self._peers.refuse(lost, Code.PAYLOAD, text)
+        return True
+
+    def _begin_add(self, count: int) -> Intake:
+        return self._peers.ring().begin_add(count)
+
+    def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
+        if announced.purpose is Purpose.ADD:
+            self._adds.landed(announced, failure)
+        elif announced.purpose is Purpose.STATE:
+            self._take_state(announced, data, failure)
+        elif failure:
+            lost = Message(Kind.REFUSED, source=announced.peer.rank)
+            self._peers.reject(lost, Code.PAYLOAD, failure)
+
+    # ---- the beginning ----
+
+    def _hello(self, message: Message, before: Peer | None) -> None:
+        role = message.flags & (Flag.ACTOR | Flag.LEARNER)
+        if role not in (Flag.ACTOR, Flag.LEARNER):
+            raise RefusedError(Code.ROLE, "a client is either an actor or a learner")
+        try:
+            dtype = check_record_dtype(dtype_from_text(message.text))
+        except ArgumentTypeError as error:
+            raise RefusedError(Code.DTYPE, str(error)) from None
+        if self._peers.buffer is None:
+            self._peers.buffer = self._make_buffer(dtype)
+        if dtype != self._peers.buffer.dtype:
+            here = dtype_to_text(self._peers.buffer.dtype)
+            raise RefusedError(
+                Code.DTYPE, f"record dtype {dtype_to_text(dtype)} is not the buffer's, {here}"
+            )
+        if before is not None:
+            self._forget(before)
+        while self._intake.drop_stray(message.source) is not None:
+            self._peers.rejected[message.source] += 1
+        peer = self._peers.members[message.source] = Peer(message.source, role)
+        self._welcome(message, peer)
+
+    def _welcome(self, message: Message, peer: Peer) -> None:
+        peers, config, buffer = self._peers, self._peers.config, self._peers.ring()
+        terms = Terms(
+            capacity=buffer.capacity,
+            epoch=buffer.epoch,
+            actor_credits=config.actor_credits,
+            sample_credits=config.sample_credits,
+            update_credits=config.update_credits,
+            max_batch=config.max_batch,
+            most_rows=peers.most_rows(),
+            checkpoints=config.checkpoint_dir is not None,
+        )
+        learner, state = peers.progress.learner, None
+        if peer.role == Flag.LEARNER and learner is not None:
+            state = archive.pack(learner)
+        answer = message.answer(
+            Kind.WELCOME,
+            payload=0 if state is None else state.nbytes,
+            flags=Flag.STOPPING if peers.stopping else Flag.NONE,
+        )
+        peers.send(peer, answer, terms.to_json().encode(), payload=state)
+
+    def _forget(self, peer: Peer) -> None:
+        """Owe nothing more to a client that left, or begins anew."""
+        self._intake.forget(peer.rank)
+        self._adds.forget(peer)
+        self._samples.forget(peer)
+        if self.checkpoint_asked is not None and self.checkpoint_asked[0] is peer:
+            self.checkpoint_asked = None
+
+    # ---- checkpoints and the end ----
+
+    def _checkpoint(self, message: Message, peer: Peer) -> None:
+        check_role(message, peer, Flag.LEARNER)
+        if self._peers.config.checkpoint_dir is None:
+            raise RefusedError(Code.CHECKPOINT, "the replay rank has no checkpoint folder")
+        if self.checkpoint_asked is not None or self._intake.backlog(peer.rank):
+            raise RefusedError(Code.CREDIT, "a checkpoint is being written already")
+        if message.payload == 0:
+            raise RefusedError(Code.SHAPE, "a checkpoint without a learner state")
+        self._intake.announce(Announced(Purpose.STATE, peer, message.sequence, message.payload))
+
+    def _take_state(self, announced: Announced, data: Bytes, failure: str) -> None:
+        peer = announced.peer
+        request = Message(Kind.CHECKPOINT, sequence=announced.sequence, source=peer.rank)
+        try:
+            if failure:
+                raise ProtocolError(failure)
+            self._peers.progress.learner = archive.unpack(data)
+        except ProtocolError as error:
+            self._peers.reject(request, Code.PAYLOAD, str(error))
+            return
+        self.states += 1
+        if self._peers.has(peer):
+            self.checkpoint_asked = (peer, request)
+
+    def _stop(self, message: Message, peer: Peer) -> None:
+        check_role(message, peer, Flag.LEARNER)
+        self._peers.stop_reason = self._peers.stop_reason or f"{peer} asked for it"
+
+    def _bye(self, message: Message, peer: Peer) -> None:
+        peer.leaving = message
+        if message.flags & Flag.FAILED:
+            say(f"{peer} failed")
+            if peer.role == Flag.LEARNER:
+                self._peers.stop_reason = self._peers.stop_reason or f"{peer} failed"
+
+    def _say_goodbye(self) -> bool:
+        """Let those go who said BYE, once all that they sent is in."""
+        leaving = [p for p in self._peers.members.values() if p.leaving and not self._owes(p)]
+        for peer in leaving:
+            self._adds.settle(peer)
+            assert peer.leaving is not None
+            self._peers.send(peer, peer.leaving.answer(Kind.GOODBYE))
+            self._forget(peer)
+            del self._peers.members[peer.rank]
+            self._peers.left += 1
+        return bool(leaving)
+
+    def _owes(self, peer: Peer) -> bool:
+        asked = self.checkpoint_asked
+        return self._intake.backlog(peer.rank) > 0 or (asked is not None and asked[0] is peer)

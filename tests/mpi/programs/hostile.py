@@ -1,0 +1,209 @@
+"""Clients that break the protocol: they speak raw MPI, and check every answer themselves."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+import numpy as np
+from content import RECORD, batch
+from mpi4py import MPI
+
+from libsumtree.records import dtype_to_text
+from libsumtree.replay.messages import (
+    CONTROL_TAG,
+    PAYLOAD_TAG,
+    Code,
+    Flag,
+    Kind,
+    Message,
+    decode,
+)
+from libsumtree.replay.terms import Terms
+
+ITEM = RECORD.itemsize
+
+
+class Raw:
+    """A client without manners."""
+
+    def __init__(self, comm: MPI.Intracomm, role: int = Flag.ACTOR) -> None:
+        self.comm = comm
+        self.role = role
+        self.sequence = 0
+        self.kept: list[Any] = []
+
+    def send(self, data: Any, tag: int = CONTROL_TAG) -> None:
+        view = np.frombuffer(bytes(data), np.uint8)
+        self.kept.append((view, self.comm.Isend([view, MPI.BYTE], 0, tag)))
+
+    def message(self, kind: Kind, *body: Any, **fields: Any) -> None:
+        self.sequence += 1
+        self.send(Message(kind, sequence=self.sequence, **fields).encode(*body))
+
+    def receive(self) -> Message:
+        status = MPI.Status()
+        deadline = time.monotonic() + 20.0
+        while not self.comm.Iprobe(0, CONTROL_TAG, status):
+            assert time.monotonic() < deadline, "no answer"
+            time.sleep(0.001)
+        data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        self.comm.Recv([data, MPI.BYTE], 0, CONTROL_TAG)
+        return decode(data, 0)
+
+    def expect(self, kind: Kind, code: Code, text: str = "") -> Message:
+        answer = self.receive()
+        assert (answer.kind, answer.code) == (kind, code), (answer, answer.text)
+        assert text in answer.text, answer.text
+        return answer
+
+    def hello(self, dtype: str = dtype_to_text(RECORD)) -> Terms:
+        self.message(Kind.HELLO, dtype.encode(), flags=self.role)
+        return Terms.from_json(self.expect(Kind.WELCOME, Code.OK).text)
+
+    def bye(self) -> None:
+        self.message(Kind.BYE)
+        self.expect(Kind.GOODBYE, Code.OK)
+        for _, request in self.kept:
+            request.Wait()
+
+    def add(self, records: Any, priorities: Any = None, **fields: Any) -> None:
+        """Announce and send records, with any field of the header set otherwise."""
+        data = records.tobytes()
+        values = {"count": len(records), "itemsize": ITEM, "payload": len(data)}
+        values |= {"flags": Flag.DEFAULT if priorities is None else Flag.NONE, **fields}
+        body = () if priorities is None else (np.asarray(priorities, "<f8").tobytes(),)
+        self.message(Kind.ADD, *body, **values)
+        self.send(data, PAYLOAD_TAG)
+
+    def in_step(self, seed: int) -> None:
+        """A good batch after a bad one is taken whole: nothing is left over from the bad one."""
+        self.add(*batch(seed, 10))
+        self.expect(Kind.ACK, Code.OK)
+
+
+def hostile_adds(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    raw = Raw(comm)
+    raw.hello()
+    records, priorities = batch(99, 10)
+    raw.in_step(0)
+    for value in (np.nan, np.inf, -1.0):
+        bad = priorities.copy()
+        bad[7] = value
+        raw.add(records, bad)
+        raw.expect(Kind.ACK, Code.PRIORITY, "7")
+    raw.in_step(1)
+    for fields, code in (
+        ({"itemsize": ITEM + 1}, Code.DTYPE),
+        ({"itemsize": 0}, Code.DTYPE),
+        ({"count": 0}, Code.SHAPE),
+        ({"count": 9}, Code.SHAPE),
+        ({"count": 101}, Code.SHAPE),
+        ({"count": 2**62}, Code.SHAPE),
+        ({"payload": 10 * ITEM - 1}, Code.SHAPE),
+    ):
+        raw.add(records, **fields)
+        raw.expect(Kind.ACK, code)
+    raw.in_step(2)
+    for wrong in (records[:9], np.concatenate([records, records]), np.zeros(5000, RECORD)):
+        raw.add(wrong, count=10, payload=10 * ITEM)
+        raw.expect(Kind.ACK, Code.PAYLOAD, "where 280 were announced")
+    raw.in_step(3)
+    raw.bye()
+
+
+def hostile_messages(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    raw = Raw(comm)
+    raw.message(Kind.SAMPLE, count=1)
+    raw.expect(Kind.REPLY, Code.UNKNOWN_CLIENT)
+    good = Message(Kind.ADD, count=1, itemsize=ITEM, payload=ITEM, flags=Flag.DEFAULT).encode()
+    wrong = [
+        b"",
+        good[:63],
+        b"XXXX" + good[4:],
+        good[:4] + struct.pack("<H", 2) + good[6:],
+        good[:6] + struct.pack("<H", 999) + good[8:],
+        good + b"\0",
+        Message(Kind.ADD, count=2**60, itemsize=ITEM).encode(bytes(8)),
+        Message(Kind.ADD, count=-1, itemsize=ITEM, flags=Flag.DEFAULT).encode(),
+        Message(Kind.BYE, payload=-1).encode(),
+        Message(Kind.UPDATE, count=2).encode(bytes(31)),
+        Message(Kind.HELLO, flags=Flag.ACTOR).encode(bytes(70_000)),
+        good + bytes(4_000_000),
+    ]
+    for data in wrong:
+        raw.hello()
+        raw.in_step(0)
+        raw.send(data)
+        raw.expect(Kind.REFUSED, Code.PROTOCOL)
+        raw.add(*batch(98, 10))
+        raw.expect(Kind.ACK, Code.PROTOCOL, "after a message out of protocol")
+    raw.hello()
+    raw.in_step(1)
+    raw.send(bytes(123_456), PAYLOAD_TAG)
+    raw.expect(Kind.REFUSED, Code.PAYLOAD, "that nothing announced")
+    raw.in_step(2)
+    raw.message(Kind.WELCOME)
+    raw.expect(Kind.REFUSED, Code.PROTOCOL)
+    raw.bye()
+
+
+def hostile_hello(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    raw = Raw(comm)
+    for text in (
+        "",
+        "{}",
+        "[" * 60_000,
+        '[["x", "|O"]]',
+        '[["x", "<f8"]]',
+        '[["x", "<f4", [1000000000000, 1000000000000]]]',
+        "__import__('os')",
+    ):
+        raw.message(Kind.HELLO, text.encode(), flags=Flag.ACTOR)
+        raw.expect(Kind.REFUSED, Code.DTYPE)
+    for flags in (Flag.NONE, Flag.ACTOR | Flag.LEARNER):
+        raw.message(Kind.HELLO, b"[]", flags=flags)
+        raw.expect(Kind.REFUSED, Code.ROLE)
+    raw.hello()
+    raw.bye()
+
+
+def hostile_credits(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Batches beyond the credits are refused, and what was within them is not harmed."""
+    raw = Raw(comm)
+    credits = raw.hello().actor_credits
+    for _ in range(credits + 2):
+        raw.message(Kind.ADD, count=10, itemsize=ITEM, payload=10 * ITEM, flags=Flag.DEFAULT)
+    for _ in range(2):
+        raw.expect(Kind.ACK, Code.CREDIT)
+    for seed in range(credits + 2):
+        raw.send(batch(seed, 10)[0].tobytes(), PAYLOAD_TAG)
+    for _ in range(credits):
+        raw.expect(Kind.ACK, Code.OK)
+    raw.bye()
+
+
+def hostile_learner(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    raw = Raw(comm, Flag.LEARNER)
+    credits = raw.hello().sample_credits
+    records, priorities = batch(0, 10)
+    raw.add(records, priorities)
+    raw.expect(Kind.ACK, Code.ROLE)
+    raw.message(Kind.UPDATE, struct.pack("<qd", 12345, 1.0), count=1)
+    raw.expect(Kind.UPDATED, Code.ID)
+    raw.message(Kind.UPDATE, struct.pack("<qd", 0, np.nan), count=1)
+    assert raw.receive().code in (Code.ID, Code.PRIORITY)
+    raw.message(Kind.SAMPLE, count=5, real=1.5)
+    raw.expect(Kind.REPLY, Code.EXPONENT)
+    raw.message(Kind.SAMPLE, count=5, real=float("nan"))
+    raw.expect(Kind.REPLY, Code.EXPONENT)
+    raw.message(Kind.SAMPLE, count=101, flags=Flag.DEFAULT)
+    raw.expect(Kind.REPLY, Code.SHAPE)
+    for _ in range(credits + 1):
+        raw.message(Kind.SAMPLE, count=5, flags=Flag.DEFAULT)
+    raw.expect(Kind.REPLY, Code.CREDIT)
+    raw.message(Kind.CHECKPOINT, payload=8)
+    raw.send(bytes(8), PAYLOAD_TAG)
+    raw.expect(Kind.CHECKPOINTED, Code.CHECKPOINT)
+    raw.bye()

@@ -1,0 +1,67 @@
+"""One MPI job of the tests: rank 0 is the replay rank, the others play the roles given."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import content
+import hostile
+import numpy as np
+import roles
+from mpi4py import MPI
+
+from libsumtree.replay import ReplayConfig, ReplayRank
+from libsumtree.replay.server import ReplaySummary
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    comm = MPI.COMM_WORLD
+    assert comm.Get_size() == len(settings["roles"])
+    note(f"pid.{comm.Get_rank()}", str(os.getpid()))
+    clients = comm.Split(min(comm.Get_rank(), 1))
+    name = settings["roles"][comm.Get_rank()]
+    if name == "replay":
+        serve(comm, settings["config"])
+    else:
+        module = hostile if name.startswith("hostile") else roles
+        getattr(module, name)(comm, clients)
+
+
+def serve(comm: MPI.Intracomm, config: dict[str, Any]) -> None:
+    if config.pop("record", True):
+        config["dtype"] = content.RECORD
+    rank = ReplayRank(comm, ReplayConfig(**config))
+    note("ready", "")
+    before = processor_seconds()
+    summary = rank.run()
+    dump(rank, summary, processor_seconds() - before)
+
+
+def dump(rank: ReplayRank, summary: ReplaySummary, seconds: float) -> None:
+    values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
+    note("summary.json", json.dumps({**values, "cpu": seconds}, default=str))
+    if rank.buffer is not None:
+        attributes, datasets = rank.buffer.state()
+        arrays = {name: np.concatenate(parts) for name, parts in datasets.items()}
+        np.savez("buffer.npz", **arrays, **{k: np.asarray(v) for k, v in attributes.items()})
+
+
+def processor_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def note(name: str, text: str) -> None:
+    """Write a file that is whole as soon as it is there."""
+    temporary = Path(f"{name}.tmp.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.rename(name)
+
+
+main()

@@ -1,0 +1,278 @@
+"""Signals, kills, failures and restarts: nothing acknowledged is lost, and nothing hangs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from launch import PROGRAMS, Job, Jobs
+from libsumtree import PrioritizedReplayBuffer, checkpoint
+from ring import assert_same, filled, held
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+def newest(folder: Path) -> Path:
+    return max(folder.glob("replay-*.h5"))
+
+
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+def test_signal_while_idle_is_a_checkpoint_and_a_clean_end(
+    jobs: Jobs, tmp_path: Path, number: signal.Signals
+) -> None:
+    files = tmp_path / "files"
+    settings = {"capacity": 64, "seed": 3, "checkpoint_dir": files}
+    job = jobs.start("adds_and_idles", "learner_idles", **settings)
+    job.wait_for("idle")
+    job.send(0, number)
+    job.succeed()
+    assert job.summary["reason"] == f"{number.name} came"
+    assert job.summary["silent"] == []
+    assert job.summary["inserted"] == 8 * 50
+    buffer = filled(*((seed, 50) for seed in range(8)), seed=3)
+    with checkpoint.read(newest(files)) as stored:
+        saved = PrioritizedReplayBuffer.from_checkpoint(stored)
+    assert_same(held(saved), held(buffer))
+    assert_same(held(saved), job.arrays("buffer.npz"))
+
+
+def test_signal_before_any_client_has_come(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    job = jobs.start("never_comes", capacity=64, checkpoint_dir=files, grace=0.3)
+    job.wait_for("ready")
+    job.send(0, signal.SIGTERM)
+    job.wait_for("summary.json")
+    assert not list(files.glob("replay-*"))
+    job.succeed()
+
+
+def test_killed_job_goes_on_from_its_newest_checkpoint(jobs: Jobs, tmp_path: Path) -> None:
+    """SIGKILL in mid-run, twice; then masses, ids, draws and learner state are the file's."""
+    files = tmp_path / "files"
+    settings = {"capacity": 300, "seed": 9, "checkpoint_dir": files, "checkpoint_interval": 0.05}
+    steps = [0]
+    for _ in range(2):
+        job = jobs.start("learns_for_ever", "adds_for_ever", **settings)
+        job.wait_for("hundred")
+        job.kill()
+        assert job.arrays("found.npz").get("step", 0) >= steps[-1]
+        steps += [int(path.read_text()) for path in sorted(job.folder.glob("*.step"))]
+    assert len(list(files.glob("replay-*.h5"))) <= 4
+    path = newest(files)
+    with checkpoint.read(path) as stored:
+        state = {
+            "/".join(map(checkpoint.unescape_name, name.split("/")[1:])): data.read()
+            for name, data in stored.datasets.items()
+            if name.startswith("learner/")
+        }
+        saved = PrioritizedReplayBuffer.from_checkpoint(stored)
+    assert state["step"] >= max(steps) >= 100
+    job = jobs.run("learns_a_little", **settings)
+    assert Path(job.summary["restored_from"]) == path
+    found = job.arrays("found.npz")
+    assert found.pop("epoch") == saved.epoch + 1
+    assert found.keys() == state.keys()
+    for name, value in state.items():
+        assert found[name].dtype == value.dtype, name
+        assert found[name].tobytes() == value.tobytes(), name
+    first, sample = job.arrays("first.npz"), saved.sample(32)
+    for name in ("ids", "indices", "transitions"):
+        assert first[name].tobytes() == getattr(sample, name).tobytes(), name
+    with checkpoint.read(newest(files)) as stored:
+        assert stored.datasets["learner/step"].read() == state["step"] + 1
+        saved.update_priorities(sample.ids, np.ones(32))
+        again = PrioritizedReplayBuffer.from_checkpoint(stored)
+    assert_same(held(again), held(saved), but=("epoch", "ids/epochs"))
+
+
+def test_stop_keeps_all_that_was_acknowledged(jobs: Jobs, tmp_path: Path) -> None:
+    """Two actors in full flight when the signal comes: what they added is what the file holds."""
+    files = tmp_path / "files"
+    job = jobs.start("adds_for_ever", "adds_for_ever", capacity=10**6, checkpoint_dir=files)
+    for rank in (1, 2):
+        job.wait_for(f"flying.{rank}")
+    job.send(0, signal.SIGUSR1)
+    job.succeed()
+    with checkpoint.read(newest(files)) as stored:
+        saved = PrioritizedReplayBuffer.from_checkpoint(stored)
+    added = {int(rank): count for rank, count in job.summary["added"].items()}
+    assert saved.inserted == sum(added.values()) == job.summary["inserted"]
+    arrays = job.arrays("buffer.npz")
+    assert_same(arrays, held(saved))
+    for rank, count in added.items():
+        told = int((job.folder / f"added.{rank}").read_text())
+        assert told == count
+        own = arrays["storage/action"] // 1000 // 1_000_000 == rank
+        assert np.count_nonzero(own) == count
+
+
+def test_failing_actor_ends_the_job(jobs: Jobs) -> None:
+    job = jobs.start("fails", "learner_idles", capacity=64)
+    assert job.end(20.0) != 0
+    assert "ZeroDivisionError: this actor fails" in job.err
+    assert "the actor on rank 1 failed" in job.err
+
+
+def test_failing_learner_is_an_end_with_a_checkpoint(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    job = jobs.run("fails_and_says_so", "idles", capacity=64, checkpoint_dir=files)
+    assert job.summary["reason"] == "the learner on rank 1 failed"
+    assert job.summary["silent"] == []
+
+
+def test_client_that_leaves_without_a_word_is_named(jobs: Jobs) -> None:
+    job = jobs.run("leaves_without_a_word", "stops_at_barrier", capacity=64, grace=0.3)
+    assert job.summary["silent"] == [1]
+    assert "the clients on ranks 1 did not leave within 0.3 s" in job.err
+
+
+def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    jobs.options["LOST_FOLDER"] = str(files)
+    job = jobs.run("loses_its_folder", capacity=64, checkpoint_dir=files, clients=2)
+    assert job.summary["checkpoint_failures"] >= 1
+    assert "CHECKPOINT FAILED, serving on without" in job.err
+
+
+def test_damaged_newest_file_is_passed_over(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    jobs.run("adds_some", capacity=64, checkpoint_dir=files)
+    good = newest(files)
+    bad = files / "replay-000000000777.h5"
+    bad.write_bytes(good.read_bytes()[:-1] + b"\0")
+    job = jobs.run("adds_some", capacity=64, checkpoint_dir=files)
+    assert Path(job.summary["restored_from"]) == good
+    assert "passing over a damaged checkpoint" in job.err
+    assert Path(job.summary["last_checkpoint"]).name == "replay-000000000778.h5"
+    assert bad.exists()
+
+
+def test_resume_never_starts_empty_and_spares_what_is_there(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    jobs.run("adds_some", capacity=64, checkpoint_dir=files)
+    before = newest(files)
+    job = jobs.run("adds_some", capacity=64, checkpoint_dir=files, resume="never", keep=1)
+    assert job.summary["restored_from"] is None
+    assert job.summary["inserted"] == 30
+    assert before.exists()
+    assert newest(files) > before
+
+
+CLI = ["-m", "mpi4py", "-m", "libsumtree", "replay"]
+
+
+def beside(actors: int) -> list[str]:
+    """Return the rest of a command line that starts actors beside the replay rank."""
+    program = str(PROGRAMS / "alone.py")
+    return [":", "-n", str(actors), sys.executable, "-m", "mpi4py", program]
+
+
+def assert_refused(job: Job, message: str) -> None:
+    assert job.end() == 2
+    lines = [line for line in job.err.splitlines() if line.startswith("libsumtree: error: ")]
+    assert len(lines) == 1, job.err
+    assert message in lines[0]
+    assert "Traceback" not in job.err, job.err
+
+
+def test_refusal_ends_a_job_whose_exit_status_alone_would_not(jobs: Jobs) -> None:
+    """Without ``-m mpi4py``, a rank that only exits would leave the others waiting."""
+    serve = ["-m", "libsumtree", "replay", "--capacity", "0", "--ranks", "2"]
+    job = jobs.command(1, [sys.executable, *serve, *beside(1)])
+    assert_refused(job, "capacity is 0")
+
+
+def test_two_replay_ranks_are_refused(jobs: Jobs) -> None:
+    job = jobs.command(2, [sys.executable, *CLI, "--capacity", "64", "--ranks", "2"])
+    assert_refused(job, "rank 1 where it must be rank 0")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "options", "message"),
+    [
+        (1, "--capacity 64 --ranks 6", "the launcher started 1 rank where 6 were asked for"),
+        (2, "--capacity 64 --ranks 3", "the launcher started 2 ranks where 3 were asked for"),
+        (1, "--capacity 64 --ranks 1", "--ranks is 1"),
+        (1, "--capacity 0 --ranks 2", "capacity is 0"),
+        (1, "--capacity 64 --ranks 2 --keep 2", "--keep has no meaning without --checkpoint-dir"),
+        (1, "--capacity 64 --ranks 2 --resume auto", "no meaning without --checkpoint-dir"),
+        (1, "--capacity 64 --ranks 2 --error-buffer 9", "no meaning without samples_per_insert"),
+        (1, "--capacity 64 --ranks 2 --min-size-to-sample 65", "more than the capacity"),
+        (1, "--capacity 64 --ranks 2 --beta 0.4:x:3", "--beta 0.4:x:3"),
+        (1, "--capacity 64 --ranks 2 --dtype nonsense", "dtype text"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(
+    jobs: Jobs, ranks: int, options: str, message: str
+) -> None:
+    clients = beside(ranks - 1) if ranks > 1 else []
+    job = jobs.command(1, [sys.executable, *CLI, *options.split(), *clients])
+    assert_refused(job, message)
+
+
+def other_file(files: Path) -> Path:
+    path = files / "replay-000000000001.h5"
+    files.mkdir()
+    buffer = PrioritizedReplayBuffer(64, [("x", "<f8")])
+    buffer.save(path)
+    return path
+
+
+def newer_format(path: Path) -> None:
+    """Make it a file of format 9, with a first block that is right for that."""
+    data = path.read_bytes()
+    lines = re.sub(rb"format \d+\n", b"format 9\n", data[:512].partition(b"block ")[0])
+    block = lines + b"block %08x\n" % zlib.crc32(lines)
+    path.write_bytes(block.ljust(512, b"\0") + data[512:])
+
+
+def unusable(kind: str, files: Path) -> tuple[list[str], str]:
+    """Prepare a folder; return options and the message that is due."""
+    options = ["--checkpoint-dir", str(files)]
+    if kind == "unwritable":
+        files.write_text("a file")
+        return options, "cannot be written"
+    path = other_file(files)
+    if kind == "other dtype":
+        return [*options, "--dtype", '[["y", "<f8"]]'], "has dtype"
+    if kind == "other capacity":
+        options = ["--resume", str(path), "--alpha", "0.6"]
+        return options, "has capacity 64 where 65 is asked for"
+    if kind == "newer format":
+        newer_format(path)
+        return options, "format 9"
+    if kind == "all damaged":
+        path.write_bytes(b"nonsense")
+        return options, "every checkpoint in"
+    return ["--resume", str(files / "none.h5")], "does not exist"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["unwritable", "other dtype", "other capacity", "newer format", "all damaged", "no file"],
+)
+def test_checkpoints_that_cannot_be_used_end_the_whole_job(
+    jobs: Jobs, tmp_path: Path, kind: str
+) -> None:
+    options, message = unusable(kind, tmp_path / "files")
+    capacity = "65" if kind == "other capacity" else "64"
+    command = [sys.executable, *CLI, "--capacity", capacity, "--ranks", "2", *options]
+    assert_refused(jobs.command(1, [*command, *beside(1)]), message)
+
+
+def test_command_line_serves(jobs: Jobs, tmp_path: Path) -> None:
+    """One MPMD job: the replay rank by its command, and an actor."""
+    files = tmp_path / "files"
+    serve = [*CLI, "--capacity", "64", "--ranks", "2", "--seed", "1", "--idle-sleep", "0.001"]
+    serve += ["--beta", "0.4:1:100", "--checkpoint-dir", str(files), "--grace", "2"]
+    job = jobs.command(1, [sys.executable, *serve, *beside(1)]).succeed()
+    assert "transitions: 30 added, 30 held" in job.out
+    with checkpoint.read(newest(files)) as stored:
+        saved = PrioritizedReplayBuffer.from_checkpoint(stored)
+    assert_same(held(saved), held(filled((1, 30), seed=1)), but=("beta", "beta_samples"))

@@ -1,0 +1,149 @@
+"""The rate limiter holds the ratio, and never makes learner and actors wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libsumtree.errors import ArgumentError, ArgumentTypeError, CapacityError
+from libsumtree.replay import RateLimiter, ReplayConfig
+
+
+def test_without_a_ratio_only_the_size_counts() -> None:
+    limiter = RateLimiter(min_size_to_sample=10)
+    assert not limiter.may_sample(1, size=9)
+    assert limiter.may_sample(10**9, size=10)
+    assert limiter.may_insert(size=10**9)
+    assert limiter.surplus is None
+
+
+def test_bounds_are_those_of_reverb() -> None:
+    """SampleToInsertRatio: min_size 100, 4 samples per insert, error buffer 40."""
+    limiter = RateLimiter(100, 4.0, 40.0)
+    limiter.inserted(100)
+    assert limiter.may_sample(40, size=100)
+    assert not limiter.may_sample(41, size=100)
+    assert limiter.may_insert(size=100)
+    limiter.inserted(10)
+    assert limiter.may_insert(size=110)
+    limiter.inserted(1)
+    assert not limiter.may_insert(size=111)
+    limiter.sampled(4)
+    assert limiter.may_insert(size=111)
+
+
+def test_inserts_are_free_below_the_minimum_size() -> None:
+    limiter = RateLimiter(100, 4.0, 40.0)
+    limiter.inserted(10_000)
+    assert limiter.may_insert(size=99)
+    assert not limiter.may_insert(size=100)
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.5, 1.0, 8.0, 64.0, 1000.0])
+@pytest.mark.parametrize(("batch", "request_"), [(1, 1), (50, 512), (4096, 7), (1, 4096)])
+@pytest.mark.parametrize("minimum", [1, 1000])
+def test_learner_and_actors_never_both_wait(
+    ratio: float, batch: int, request_: int, minimum: int
+) -> None:
+    """The default error buffer, whoever comes first, and whatever the sizes."""
+    limiter = RateLimiter(minimum, ratio)
+    size = inserted = sampled = 0
+    limiter.expect_sample(request_)
+    for _ in range(3000):
+        moved = False
+        if limiter.may_insert(size):
+            limiter.inserted(batch)
+            size += batch
+            inserted += batch
+            moved = True
+        if limiter.may_sample(request_, size):
+            limiter.sampled(request_)
+            sampled += request_
+            moved = True
+        assert moved
+    width = limiter.error_buffer + max(request_, batch * ratio)
+    assert abs((inserted - minimum) * ratio - sampled) <= width
+
+
+def test_smallest_error_buffer_that_admits_a_request_serves_it() -> None:
+    limiter = RateLimiter(1, 2.0, 32.0)
+    assert limiter.admits(64)
+    assert not limiter.admits(65)
+    size = 0
+    while not limiter.may_sample(64, size):
+        assert limiter.may_insert(size)
+        limiter.inserted(1)
+        size += 1
+    assert size == 17
+
+
+def test_restored_limiter_goes_on_where_it_was() -> None:
+    before = RateLimiter(100, 4.0, 400.0)
+    before.inserted(150)
+    before.sampled(64)
+    after = RateLimiter(100, 4.0, 400.0, 150, before.surplus)
+    assert after.surplus == before.surplus == 4.0 * 50 - 64
+
+
+@pytest.mark.parametrize("surplus", [-1e9, 1e9, None])
+def test_restored_limiter_with_other_settings_blocks_nobody_for_long(surplus: float | None) -> None:
+    limiter = RateLimiter(100, 4.0, 400.0, 10**6, surplus)
+    assert abs(limiter.surplus or 0.0) <= 400.0
+    early = RateLimiter(100, 4.0, 400.0, 30, surplus)
+    early.inserted(70)
+    assert early.may_sample(1, size=100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((0,), "min_size_to_sample is 0"),
+        ((1, 0.0), "samples_per_insert is 0.0"),
+        ((1, -1.0), "samples_per_insert is -1.0"),
+        ((1, float("nan")), "samples_per_insert is nan"),
+        ((1, float("inf")), "samples_per_insert is inf"),
+        ((1, None, 5.0), "no meaning without samples_per_insert"),
+        ((1, 8.0, 7.9), "error_buffer is 7.9"),
+        ((1, 0.5, 0.9), "error_buffer is 0.9"),
+        ((1, 1.0, float("nan")), "error_buffer is nan"),
+    ],
+)
+def test_pacing_that_cannot_be_is_refused(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(ArgumentError, match=text):
+        RateLimiter(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "text"),
+    [
+        ({"capacity": 0}, ArgumentError, "capacity is 0"),
+        ({"capacity": 2.5}, ArgumentTypeError, "capacity is 2.5"),
+        ({"keep": 0}, ArgumentError, "keep is 0"),
+        ({"actor_credits": 0}, ArgumentError, "actor_credits is 0"),
+        ({"sample_credits": -1}, ArgumentError, "sample_credits is -1"),
+        ({"update_credits": True}, ArgumentTypeError, "update_credits is True"),
+        ({"max_batch": 2**31}, ArgumentError, "max_batch is"),
+        ({"clients": 0}, ArgumentError, "clients is 0"),
+        ({"idle_sleep": 0}, ArgumentError, "idle_sleep is 0"),
+        ({"idle_sleep": 2.0}, ArgumentError, "idle_sleep is 2.0"),
+        ({"grace": -1.0}, ArgumentError, "grace is -1.0"),
+        ({"grace": "5"}, ArgumentTypeError, "grace is '5'"),
+        ({"checkpoint_interval": 0.0}, ArgumentError, "checkpoint_interval is 0.0"),
+        ({"checkpoint_interval": float("nan")}, ArgumentError, "checkpoint_interval is nan"),
+        ({"resume": ""}, ArgumentTypeError, "resume is ''"),
+        ({"dtype": "f8"}, ArgumentTypeError, "no fields"),
+        ({"min_size_to_sample": 101}, ArgumentError, "more than the capacity of 100"),
+        ({"samples_per_insert": -2.0}, ArgumentError, "samples_per_insert is -2.0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(
+    settings: dict[str, Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=text):
+        ReplayConfig(**{"capacity": 100, **settings})
+
+
+def test_capacity_is_the_buffer_s_to_refuse() -> None:
+    assert issubclass(CapacityError, ValueError)
+    assert ReplayConfig(capacity=2**50).capacity == 2**50

@@ -1,0 +1,210 @@
+"""Messages, learner states and terms: what is written is read, and anything else is refused."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from libsumtree.errors import ArgumentError, ArgumentTypeError, ProtocolError
+from libsumtree.replay import archive
+from libsumtree.replay.messages import (
+    HEADER_SIZE,
+    TEXT_LIMIT,
+    Bytes,
+    Code,
+    Flag,
+    Kind,
+    Message,
+    control_limit,
+    decode,
+)
+from libsumtree.replay.status import STATUS_SIZE, ReplayStatus
+from libsumtree.replay.terms import Terms
+
+STATUS = ReplayStatus(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 0.25, 4.0)
+BODIES: dict[Kind, int] = {
+    Kind.ADD: 8 * 3,
+    Kind.REPLY: STATUS_SIZE + 24 * 3,
+    Kind.UPDATE: 16 * 3,
+    Kind.UPDATED: STATUS_SIZE,
+}
+TEXTS = (Kind.HELLO, Kind.WELCOME, Kind.CHECKPOINTED, Kind.REFUSED)
+
+
+def received(data: bytes) -> Bytes:
+    return np.frombuffer(data, np.uint8).copy()
+
+
+def test_header_has_64_bytes_and_begins_with_the_magic() -> None:
+    data = Message(Kind.BYE).encode()
+    assert len(data) == HEADER_SIZE == 64
+    assert data[:4] == b"STRR"
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_read_as_written(kind: Kind) -> None:
+    body = b"x" * (7 if kind in TEXTS else BODIES.get(kind, 0))
+    sent = Message(kind, 2**62, 3, 28, 84, -5, 0.75, Code.OK, Flag.ACTOR | Flag.FAILED)
+    message = decode(received(sent.encode(body)), source=9)
+    assert message.source == 9
+    assert message.body.tobytes() == body
+    message.source, message.body = sent.source, sent.body
+    assert message == sent
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("change", [-1, 1, 8])
+def test_every_wrong_length_is_refused(kind: Kind, change: int) -> None:
+    length = TEXT_LIMIT if kind in TEXTS else BODIES.get(kind, 0)
+    length = length + max(change, 1) if kind in TEXTS else max(length + change, 1)
+    with pytest.raises(ProtocolError, match=kind.name):
+        decode(received(Message(kind, count=3).encode(bytes(length))), source=0)
+
+
+def test_refusal_of_any_kind_is_a_text() -> None:
+    data = Message(Kind.REPLY, count=3, code=Code.EMPTY).encode(b"nothing, niente")
+    assert decode(received(data), source=0).text == "nothing, niente"
+
+
+@pytest.mark.parametrize(
+    ("offset", "bytes_", "text"),
+    [
+        (0, b"STRr", "begins with"),
+        (4, struct.pack("<H", 7), "version 7"),
+        (6, struct.pack("<H", 0), "unknown kind 0"),
+        (6, struct.pack("<H", 17), "unknown kind 17"),
+        (24, struct.pack("<q", -1), "count -1"),
+        (24, struct.pack("<q", 2**62), "instead of"),
+        (32, struct.pack("<q", -1), "payload of -1"),
+        (32, struct.pack("<q", 2**31), "payload of 2147483648"),
+        (48, struct.pack("<q", 99), "code 99"),
+    ],
+)
+def test_header_out_of_protocol_is_refused(offset: int, bytes_: bytes, text: str) -> None:
+    data = received(Message(Kind.ADD, count=1).encode(bytes(8)))
+    data[offset : offset + len(bytes_)] = np.frombuffer(bytes_, np.uint8)
+    with pytest.raises(ProtocolError, match=text):
+        decode(data, source=0)
+
+
+@pytest.mark.parametrize("length", [0, 1, 63])
+def test_part_of_a_header_is_refused(length: int) -> None:
+    with pytest.raises(ProtocolError, match="shorter than a header"):
+        decode(received(Message(Kind.BYE).encode()[:length]), source=0)
+
+
+def test_random_bytes_are_refused_or_read_but_never_break() -> None:
+    generator = np.random.default_rng(0)
+    good = received(Message(Kind.UPDATE, count=2).encode(bytes(32)))
+    for _ in range(3000):
+        data = good.copy()
+        data[generator.integers(len(data), size=3)] = generator.integers(256, size=3)
+        try:
+            message = decode(data, source=0)
+        except ProtocolError:
+            continue
+        assert len(message.body) == (32 if message.code is Code.OK else len(message.body))
+
+
+def test_control_limit_holds_every_message() -> None:
+    reply = Message(Kind.REPLY, count=5000).encode(bytes(STATUS_SIZE + 24 * 5000))
+    assert len(reply) <= control_limit(5000)
+    assert control_limit(1) >= HEADER_SIZE + TEXT_LIMIT
+
+
+def test_status_is_read_as_written() -> None:
+    assert ReplayStatus.unpack(received(STATUS.pack() + b"more")) == STATUS
+
+
+TERMS = Terms(10, 1, 3, 3, 16, 100, 50, True)
+
+
+def test_terms_are_read_as_written() -> None:
+    assert Terms.from_json(TERMS.to_json()) == TERMS
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", TERMS.to_json()[:-1] + ', "more": 1}', TERMS.to_json().replace("100", "-1")]
+    + [TERMS.to_json().replace("true", "1"), TERMS.to_json().replace("16", '"16"'), "[" * 50_000],
+)
+def test_other_terms_are_refused(text: str) -> None:
+    with pytest.raises(ProtocolError, match="terms"):
+        Terms.from_json(text)
+
+
+# ---- learner states ----
+
+STATE: dict[str, Any] = {
+    "step": np.int64(-3),
+    "network/layer0.weight": np.arange(12, dtype=">f4").reshape(3, 4)[:, ::2],
+    "network/layer0.bias": np.float16([1, np.nan, -0.0]),
+    "empty": np.zeros((0, 5), np.complex128),
+    "flags": np.array([[True], [False]]),
+    "words": np.array([2**64 - 1], np.uint64),
+}
+
+
+def test_learner_state_is_read_bit_for_bit() -> None:
+    found = archive.unpack(archive.pack(STATE))
+    assert found.keys() == STATE.keys()
+    for name, value in STATE.items():
+        array = np.asarray(value)
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes()
+        assert found[name].flags.writeable
+    assert archive.unpack(archive.pack({})) == {}
+
+
+def test_no_part_of_a_learner_state_is_one() -> None:
+    data = archive.pack(STATE)
+    for length in range(len(data)):
+        with pytest.raises(ProtocolError):
+            archive.unpack(data[:length])
+    with pytest.raises(ProtocolError):
+        archive.unpack(np.append(data, np.uint8(0)))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        '[{"name": "x", "type": "|O", "shape": []}]',
+        '[{"name": "x", "type": "<f8", "shape": [-1]}]',
+        '[{"name": "x", "type": "<f8", "shape": [1000000000000]}]',
+        '[{"name": "../x", "type": "|u1", "shape": [0]}]',
+        '[{"name": "x", "type": "|u1", "shape": [0]}, {"name": "x", "type": "|u1", "shape": [0]}]',
+        '[{"name": "x", "type": "|u1", "shape": "0"}]',
+        '[{"name": "x", "shape": [0]}]',
+        '{"name": "x"}',
+        "[1]",
+        "nonsense",
+        "[" * 100_000,
+    ],
+)
+def test_other_tables_are_refused(table: str) -> None:
+    data = struct.pack("<Q", len(table)) + table.encode()
+    with pytest.raises(ProtocolError):
+        archive.unpack(received(data))
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "text"),
+    [
+        ({"": 1}, ArgumentError, "''"),
+        ({"a//b": 1}, ArgumentError, "a//b"),
+        ({"/a": 1}, ArgumentError, "/a"),
+        ({"a/../b": 1}, ArgumentError, "a/../b"),
+        ({"a b": 1}, ArgumentError, "a b"),
+        ({3: 1}, ArgumentError, "3"),
+        ({"a": 1, "a/b": 2}, ArgumentError, "'a/b' lies below"),
+        ({"a": object()}, ArgumentTypeError, "'a' has dtype object"),
+        ({"a": "text"}, ArgumentTypeError, "'a' has dtype <U4"),
+        ({"a": np.longdouble(1)}, ArgumentTypeError, "'a' has dtype"),
+    ],
+)
+def test_what_is_no_learner_state_is_refused(state: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        archive.pack(state)
