@@ -96,10 +96,11 @@ std::vector<std::tuple<int32_t, std::string, std::string>> status_table(const Ba
     return table;
 }
 
-void masses_of(const Backend &backend, Doubles priorities, double alpha, DoublesOut masses) {
+void masses_of(const Backend &backend, const Doubles &priorities, double alpha, const DoublesOut &masses) {
     int64_t position = -1;
     const auto count = static_cast<int64_t>(priorities.size());
-    const auto status = backend.masses(count, priorities.data(), alpha, masses.data(), &position);
+    const auto compute = [&] { return backend.masses(count, priorities.data(), alpha, masses.data(), &position); };
+    const auto status = count <= SHORT_BATCH ? compute() : (nb::gil_scoped_release(), compute());
     backend.check(status, position);
 }
 
@@ -114,7 +115,9 @@ using PhiloxState = std::tuple<std::vector<uint64_t>, std::vector<uint64_t>, int
 class Tree {
   public:
     Tree(const Backend &backend, int64_t capacity, int kind) : backend_(backend) {
-        backend.check(backend.create(capacity, static_cast<sumtree_kind>(kind), &tree_));
+        nb::gil_scoped_release released;
+        const auto status = backend.create(capacity, static_cast<sumtree_kind>(kind), &tree_);
+        backend.check(status);
     }
     ~Tree() { backend_.free(tree_); }
     Tree(const Tree &) = delete;
@@ -209,11 +212,12 @@ class Tree {
         (void)locked<Writer>(1, [&] { return rng_ = rng, SUMTREE_OK; });
     }
 
-    void validate() const {
+    // The plane and node of the first fault, or (-1, -1).
+    std::pair<int, int64_t> validate() const {
         sumtree_plane plane{};
         int64_t node = -1;
         const auto status = locked<Reader>(padded_capacity(), [&] { return backend_.validate(tree_, &plane, &node); });
-        backend_.check(status, node);
+        return status == SUMTREE_OK ? std::pair<int, int64_t>(-1, -1) : std::pair<int, int64_t>(plane, node);
     }
 
     // nodes holds 2 * padded_capacity doubles.
@@ -226,12 +230,19 @@ class Tree {
     static int64_t step(const Doubles &masses) { return masses.ndim() == 0 ? 0 : 1; }
 
     // Whoever must wait waits without the GIL, and the lock is given up before the GIL is taken again: so nobody waits
-    // for the GIL while holding a tree, and nobody for a tree while holding the GIL.
+    // for the GIL while holding a tree, and nobody for a tree while holding the GIL. A writer that waits holds the
+    // turnstile: readers that come after it wait behind it, so that they cannot keep it out for ever.
     template <typename Lock, typename Work> sumtree_status locked(int64_t count, Work &&work) const {
-        Lock lock(mutex_, std::try_to_lock);
+        std::unique_lock<std::mutex> turn(turnstile_, std::try_to_lock);
+        Lock lock(mutex_, std::defer_lock);
+        if (turn.owns_lock() && lock.try_lock()) turn.unlock();
         if (lock.owns_lock() && count <= SHORT_BATCH) return work();
         nb::gil_scoped_release released;
-        if (!lock.owns_lock()) lock.lock();
+        if (!lock.owns_lock()) {
+            if (!turn.owns_lock()) turn.lock();
+            lock.lock();
+            turn.unlock();
+        }
         const sumtree_status status = work();
         lock.unlock();
         return status;
@@ -240,6 +251,7 @@ class Tree {
     const Backend &backend_;
     sumtree_t *tree_ = nullptr;
     sumtree_philox rng_{};
+    mutable std::mutex turnstile_;
     mutable std::shared_mutex mutex_;
 };
 

@@ -4,6 +4,7 @@
  * nodes of one level are written does not matter: that is what makes each level a parallel loop. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "parallel.h"
 #include "tree.h"
@@ -43,13 +44,39 @@ SUMTREE_INLINE void touch(const sumtree_t *tree, sumtree_kind kind, bool of_leav
 /* A sweep reads memory in order, a touched node is a random access: from this many nodes a touched leaf on, touch. */
 static const int64_t SWEEP_NODES_PER_LEAF = 2;
 
-SUMTREE_INLINE void ascend_touched(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices) {
+SUMTREE_INLINE void ascend_by_level(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices) {
     int64_t width = tree->padded >> 1;
     for (int depth = 1; width > 0; ++depth, width >>= 1) {
         if (width / SWEEP_NODES_PER_LEAF <= count) {
             sweep(tree, kind, depth == 1, width, 2 * width - 1);
         } else {
             touch(tree, kind, depth == 1, depth, count, indices);
+        }
+    }
+}
+
+/* Recomputes the ancestors of one leaf of a sum or priority tree. Each is made from the child that was just made, kept in
+ * registers, and that child's sibling: adding does not mind which comes first, nor do min and max where no -0.0 meets
+ * 0.0. */
+SUMTREE_INLINE void climb(const sumtree_t *tree, sumtree_kind kind, int64_t index) {
+    double *sum = tree->sum, *min = tree->min, *max = tree->max;
+    int64_t node = tree->padded + index;
+    if (node == 1) return;
+    const double mass = sum[node], beside = sum[node ^ 1];
+    double total = mass + beside, most = larger(mass, beside);
+    double least = smaller(positive_or_inf(mass), positive_or_inf(beside));
+    for (;;) {
+        node >>= 1;
+        sum[node] = total;
+        if (kind == SUMTREE_KIND_PRIORITY) {
+            min[node] = least;
+            max[node] = most;
+        }
+        if (node == 1) return;
+        total += sum[node ^ 1];
+        if (kind == SUMTREE_KIND_PRIORITY) {
+            least = smaller(least, min[node ^ 1]);
+            most = larger(most, max[node ^ 1]);
         }
     }
 }
@@ -79,19 +106,50 @@ void kernel_clear(sumtree_t *tree) {
 }
 
 /* Written in the order of the batch, so the last of equal indices wins. */
-void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
+SUMTREE_INLINE void write_leaves(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
+                                 const double *masses, int64_t mass_step) {
     double *leaf = leaves(tree);
-    for (int64_t k = 0; k < count; ++k) leaf[indices[k]] = stored(tree->kind, masses[k * mass_step]);
+    for (int64_t k = 0; k < count; ++k) leaf[indices[k]] = stored(kind, masses[k * mass_step]);
+}
+
+SUMTREE_INLINE void update_few(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
+                               const double *masses, int64_t mass_step) {
+    write_leaves(tree, kind, count, indices, masses, mass_step);
+    for (int64_t k = 0; k < count; ++k) climb(tree, kind, indices[k]);
+}
+
+SUMTREE_INLINE void update_many(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
+                                const double *masses, int64_t mass_step) {
+    write_leaves(tree, kind, count, indices, masses, mass_step);
+    ascend_by_level(tree, kind, count, indices);
+}
+
+/* Apart from kernel_update, so that a short batch does not pay for the registers of a long one. */
+SUMTREE_NOINLINE void update_levels(const sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                                    int64_t mass_step) {
     switch (tree->kind) {
     case SUMTREE_KIND_SUM:
-        ascend_touched(tree, SUMTREE_KIND_SUM, count, indices);
+        update_many(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
         break;
     case SUMTREE_KIND_MIN:
-        ascend_touched(tree, SUMTREE_KIND_MIN, count, indices);
+        update_many(tree, SUMTREE_KIND_MIN, count, indices, masses, mass_step);
         break;
     case SUMTREE_KIND_PRIORITY:
-        ascend_touched(tree, SUMTREE_KIND_PRIORITY, count, indices);
+        update_many(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
         break;
+    }
+}
+
+/* Up to this many leaves, climbs cost less than the bookkeeping of levels. */
+static const int64_t FEW_LEAVES = 3;
+
+void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
+    if (count <= FEW_LEAVES && tree->kind == SUMTREE_KIND_SUM) {
+        update_few(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
+    } else if (count == 1 && tree->kind == SUMTREE_KIND_PRIORITY) {
+        update_few(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
+    } else {
+        update_levels(tree, count, indices, masses, mass_step);
     }
 }
 
@@ -162,40 +220,78 @@ static int64_t descend_by_the_rule(const sumtree_t *tree, double target, sumtree
     return node - tree->padded;
 }
 
-/* `lanes` descents side by side, looking at left sums alone. As long as it enters no empty child it takes the rule's
- * steps; once in an empty child it can only end in a leaf of mass 0. So a leaf of positive mass is the rule's, and for
- * the others the rule itself is followed. */
-SUMTREE_INLINE void descend(const sumtree_t *tree, sumtree_side side, int lanes, const double *targets,
-                            int64_t *indices) {
-    enum { MAX_LANES = 16 };
+/* The ways below look at left sums alone. As long as a descent enters no empty child it takes the rule's steps; once in
+ * an empty child it can only end in a leaf of mass 0. So a leaf of positive mass is the rule's, and for the others the
+ * rule itself is followed. */
+SUMTREE_INLINE int64_t settle(const sumtree_t *tree, int64_t node, double target, sumtree_side side) {
+    return tree->sum[node] == 0.0 ? descend_by_the_rule(tree, target, side) : node - tree->padded;
+}
+
+SUMTREE_INLINE bool goes_right(double left_sum, double rest, sumtree_side side) {
+    return side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest;
+}
+
+/* With branches: the next node is fetched before it is known to be the right one. */
+SUMTREE_INLINE int64_t descend_alone(const sumtree_t *tree, sumtree_side side, double target) {
     const double *sum = tree->sum;
-    int64_t node[MAX_LANES];
-    double rest[MAX_LANES];
-    for (int lane = 0; lane < lanes; ++lane) {
-        node[lane] = 1;
-        rest[lane] = targets[lane];
-    }
-    for (int64_t width = 1; width < tree->padded; width <<= 1) {
-        for (int lane = 0; lane < lanes; ++lane) {
-            const double l = sum[2 * node[lane]];
-            const bool right = side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane];
-            rest[lane] -= right ? l : 0.0;
-            node[lane] = 2 * node[lane] + right;
+    const int64_t padded = tree->padded;
+    int64_t node = 1;
+    double rest = target;
+    while (node < padded) {
+        node *= 2;
+        const double left_sum = sum[node];
+        if (goes_right(left_sum, rest, side)) {
+            rest -= left_sum;
+            ++node;
         }
     }
-    for (int lane = 0; lane < lanes; ++lane) {
-        const bool empty = sum[node[lane]] == 0.0;
-        indices[lane] = empty ? descend_by_the_rule(tree, targets[lane], side) : node[lane] - tree->padded;
+    return settle(tree, node, target, side);
+}
+
+/* x where keep, else 0.0. Masked by hand: compilers make a conditional subtraction a branch, which random descents
+ * mispredict every other time. */
+SUMTREE_INLINE double masked(double x, bool keep) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits &= -(uint64_t)keep;
+    memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+enum { TOGETHER = 256, ALONE = 6 };
+
+/* All of up to TOGETHER descents take one level, then the next: while one waits for its node, the others go on. */
+SUMTREE_INLINE void descend_together(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
+                                     int64_t *indices) {
+    const double *sum = tree->sum;
+    double rest[TOGETHER];
+    for (int64_t k = 0; k < count; ++k) {
+        rest[k] = targets[k];
+        indices[k] = 1;
     }
+    for (int64_t width = 1; width < tree->padded; width <<= 1) {
+        for (int64_t k = 0; k < count; ++k) {
+            const double left_sum = sum[2 * indices[k]];
+            const bool right = goes_right(left_sum, rest[k], side);
+            rest[k] -= masked(left_sum, right);
+            indices[k] = 2 * indices[k] + right;
+            __builtin_prefetch(sum + 2 * indices[k]);
+        }
+    }
+    for (int64_t k = 0; k < count; ++k) indices[k] = settle(tree, indices[k], targets[k], side);
 }
 
 SUMTREE_INLINE void find(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
                          int64_t *indices) {
-    enum { LANES = 16 };
-    const int64_t whole = count - count % LANES;
+    if (count < ALONE) {
+        for (int64_t k = 0; k < count; ++k) indices[k] = descend_alone(tree, side, targets[k]);
+        return;
+    }
     PARALLEL_LOOP
-    for (int64_t k = 0; k < whole; k += LANES) descend(tree, side, LANES, targets + k, indices + k);
-    for (int64_t k = whole; k < count; ++k) descend(tree, side, 1, targets + k, indices + k);
+    for (int64_t k = 0; k < count; k += TOGETHER) {
+        const int64_t length = count - k < TOGETHER ? count - k : TOGETHER;
+        descend_together(tree, side, length, targets + k, indices + k);
+    }
 }
 
 void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices) {

@@ -126,7 +126,8 @@ int64_t sumtree_capacity(const sumtree_t *tree);
 int64_t sumtree_padded_capacity(const sumtree_t *tree);
 sumtree_kind sumtree_get_kind(const sumtree_t *tree);
 
-/* The bytes that this process may still take: what physical memory and its control groups leave; UINT64_MAX if unknown. */
+/* The bytes that this process may still take: what physical memory and its control groups leave, less a reserve for
+ * page tables; UINT64_MAX if unknown. */
 uint64_t sumtree_memory_available(void);
 
 /* The bytes that sumtree_create(capacity, kind) takes; 0 for a capacity outside 1 .. 2^40. */

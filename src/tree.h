@@ -9,9 +9,11 @@
 #if defined(__GNUC__)
 #define SUMTREE_EXPORT __attribute__((visibility("default")))
 #define SUMTREE_INLINE static inline __attribute__((always_inline))
+#define SUMTREE_NOINLINE static __attribute__((noinline))
 #else
 #define SUMTREE_EXPORT
 #define SUMTREE_INLINE static inline
+#define SUMTREE_NOINLINE static
 #endif
 
 /*

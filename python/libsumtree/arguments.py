@@ -61,16 +61,16 @@ def as_indices(indices: ArrayLike, capacity: int, name: str = "indices") -> Indi
     """
     if type(indices) is np.ndarray and indices.dtype is _INT64 and _is_plain(indices):
         return indices
-    array = np.asarray(indices)
+    array = _as_array(indices, name)
     if not isinstance(indices, np.ndarray):
         array = _integers_of_sequence(array, indices, capacity, name)
     if array.dtype.kind not in "iu":
         raise ArgumentTypeError(f"{name} has dtype {array.dtype}: it must be of an integer dtype")
     if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64_MAX:
-        position = int(np.argmax(array.ravel() > _INT64_MAX))
+        position = int(np.argmax(array.ravel() >= capacity))
         where = place(name, position, array.shape)
         raise out_of_range(where, int(array.ravel()[position]), capacity)
-    return np.ascontiguousarray(array, dtype=_INT64).reshape(array.shape)
+    return _plain(array, _INT64)
 
 
 def as_doubles(values: ArrayLike, name: str) -> Doubles:
@@ -83,13 +83,13 @@ def as_doubles(values: ArrayLike, name: str) -> Doubles:
     """
     if type(values) is np.ndarray and values.dtype is _FLOAT64 and _is_plain(values):
         return values
-    array = np.asarray(values)
+    array = _as_array(values, name)
     if array.dtype.kind == "O" and not isinstance(values, np.ndarray):
         array = _doubles_of_objects(array)
     if array.dtype.kind not in "fiu":
         raise ArgumentTypeError(f"{name} has dtype {array.dtype}: it must be real numbers")
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(array, dtype=_FLOAT64).reshape(array.shape)
+        return _plain(array, _FLOAT64)
 
 
 def check_same_shape(shape: tuple[int, ...], values: Doubles, names: tuple[str, str]) -> None:
@@ -149,6 +149,27 @@ def as_range(start: Any, stop: Any, capacity: int) -> tuple[int, int]:
 def _is_plain(array: NDArray[Any]) -> bool:
     flags = array.flags
     return flags.c_contiguous and flags.aligned
+
+
+def _plain(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return np.require(array, dtype, ["C", "ALIGNED"]).reshape(array.shape)
+
+
+def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Make an array of what NumPy can; a bool among numbers is refused, not promoted."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{name} cannot be made an array: {error}") from None
+    if array.dtype.kind in "iuf" and _holds_bool(values):
+        raise ArgumentTypeError(f"{name} holds a bool: it must be numbers")
+    return array
+
+
+def _holds_bool(values: Any) -> bool:
+    if isinstance(values, list | tuple):
+        return any(map(_holds_bool, values))
+    return isinstance(values, bool | np.bool_)
 
 
 def _integers_of_sequence(

@@ -86,7 +86,7 @@ class Sample(NamedTuple):
         The leaves, which are also the slots of the ring.
     masses : ndarray of float64, shape (n,)
     weights : ndarray of float64, shape (n,)
-        Importance-sampling weights, (min positive mass / mass) ** beta, in (0, 1].
+        Importance-sampling weights, (min positive mass / mass) ** beta, in 0 .. 1.
     transitions : structured ndarray, shape (n,)
         Copies of the records.
     """

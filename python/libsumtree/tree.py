@@ -29,7 +29,13 @@ from .arguments import (
     place,
 )
 from .backends import AUTO, open_backend, resolve
-from .errors import STATUS_ERRORS, ArgumentError, CapacityError, OutOfMemoryError
+from .errors import (
+    STATUS_ERRORS,
+    ArgumentError,
+    CapacityError,
+    CorruptTreeError,
+    OutOfMemoryError,
+)
 
 MAX_CAPACITY: int = _core.MAX_CAPACITY
 MAX_MASS: float = _core.MAX_MASS
@@ -52,7 +58,7 @@ class TreeSample(NamedTuple):
     masses : ndarray of float64, shape (n,)
         Their masses.
     weights : ndarray of float64, shape (n,)
-        (min positive mass / mass) ** beta, in (0, 1].
+        (min positive mass / mass) ** beta, in 0 .. 1.
     """
 
     indices: Indices
@@ -199,11 +205,13 @@ class Tree:
         CorruptTreeError
             Naming the first node that violates them.
         """
-        try:
-            self._core.validate()
-        except _core.Failure as failure:
-            name, text, node = failure.args
-            raise STATUS_ERRORS[name](f"node {node}: {text}") from None
+        plane, node = self._core.validate()
+        if node >= 0:
+            name = next(name for name, number in _PLANES.items() if number == plane)
+            raise CorruptTreeError(
+                f"node {node} of plane {name!r} is not the combination of its children, or is a "
+                "leaf outside its domain"
+            )
 
     def nodes(self, plane: Plane) -> Doubles:
         """Copy the whole tree, for comparison bit for bit. O(n).
@@ -482,7 +490,10 @@ class PriorityTree(_Summed):
         """
         count = as_count(n, "n")
         exponent = as_real(beta, "beta")
-        drawn = TreeSample(np.empty(count, dtype=np.int64), np.empty(count), np.empty(count))
+        try:
+            drawn = TreeSample(np.empty(count, dtype=np.int64), np.empty(count), np.empty(count))
+        except (MemoryError, ValueError):
+            raise OutOfMemoryError(f"n is {count}: the memory cannot hold so many draws") from None
         try:
             self._core.sample(exponent, bool(stratified), *drawn)
         except _core.Failure as failure:

@@ -159,7 +159,8 @@ def corrupted_in_another_process() -> str:
 
 
 def test_a_corrupt_node_is_named() -> None:
-    assert corrupted_in_another_process().startswith("CorruptTreeError node 1: a node is not")
+    said = corrupted_in_another_process()
+    assert said.startswith("CorruptTreeError node 1 of plane 'sum' is not")
 
 
 def test_priorities() -> None:

@@ -127,6 +127,34 @@ def test_draws_of_many_threads_are_those_of_one() -> None:
     assert str(tree.rng_state) == str(serial.rng_state)
 
 
+def test_readers_that_come_later_wait_behind_a_writer() -> None:
+    """However many readers there are, a writer waits for those before it alone."""
+    tree = st.SumTree(2**16)
+    readers = 4
+    done = threading.Event()
+    read = [0] * readers
+
+    def keep_reading(reader: int) -> None:
+        while not done.is_set():
+            tree.validate()
+            read[reader] += 1
+
+    def write() -> None:
+        try:
+            while min(read) == 0:
+                time.sleep(0.001)
+            for _ in range(10):
+                before = sum(read)
+                tree.update(0, 1.0)
+                waited.append(sum(read) - before)
+        finally:
+            done.set()
+
+    waited: list[int] = []
+    run_all(write, *(lambda reader=reader: keep_reading(reader) for reader in range(readers)))
+    assert sorted(waited)[len(waited) // 2] <= 3 * readers
+
+
 def test_everything_at_once_stays_sound() -> None:
     tree = st.PriorityTree(1000, seed=2)
     tree[:] = 1.0
