@@ -29,6 +29,7 @@ class Mutant:
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
 CHECKPOINT = "python/libsumtree/checkpoint.py"
 KERNELS, SUMTREE, TREE = "src/kernels.c", "src/sumtree.c", "src/tree.h"
+GOES_RIGHT = "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest"
 
 
 def buffer_tests(topic: str, *names: str) -> list[str]:
@@ -51,8 +52,9 @@ TREES = [
     Mutant(
         "delta update",
         KERNELS,
-        "        ascend_touched(tree, SUMTREE_KIND_PRIORITY, count, indices);\n",
-        """        for (int64_t k = 0; k < count; ++k) {
+        "        update_many(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);\n",
+        """        write_leaves(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
+        for (int64_t k = 0; k < count; ++k) {
             int64_t i = (tree->padded + indices[k]) >> 1;
             double delta = -tree->sum[i];
             if (i > 0) delta += tree->sum[2 * i] + tree->sum[2 * i + 1];
@@ -68,29 +70,29 @@ TREES = [
     Mutant(
         "> for >= (side right)",
         KERNELS,
-        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
-        "side == SUMTREE_SIDE_RIGHT ? l < rest[lane] : l < rest[lane]",
+        GOES_RIGHT,
+        "side == SUMTREE_SIDE_RIGHT ? left_sum < rest : left_sum < rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "> for >= (side left)",
         KERNELS,
-        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
-        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l <= rest[lane]",
+        GOES_RIGHT,
+        "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum <= rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "left and right swapped in ties",
         KERNELS,
-        "side == SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
-        "side != SUMTREE_SIDE_RIGHT ? l <= rest[lane] : l < rest[lane]",
+        GOES_RIGHT,
+        "side != SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "a descent enters an empty child",
         KERNELS,
-        "const bool empty = sum[node[lane]] == 0.0;",
-        "const bool empty = false;",
+        "return tree->sum[node] == 0.0 ? descend_by_the_rule",
+        "return tree->sum[node] < 0.0 ? descend_by_the_rule",
         tree_tests("a_target_at_the_total_lands_on_the_last_positive_leaf"),
     ),
     Mutant(
@@ -326,8 +328,8 @@ FILES = [
     Mutant(
         "cursor not saved",
         BUFFER,
-        "self._ids = Ids(history, cursor)",
-        "self._ids = Ids(history, size)",
+        'int(saved["size"]), int(saved["cursor"])',
+        'int(saved["size"]), int(saved["size"])',
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
@@ -340,7 +342,7 @@ FILES = [
     Mutant(
         "sample count not loaded",
         BUFFER,
-        'self._sampled = int(saved["sampled"])',
+        'self._sampled = as_count(saved["sampled"], "sampled")',
         "self._sampled = 0",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),

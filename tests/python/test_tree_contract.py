@@ -85,13 +85,16 @@ def test_integer_masses_agree_with_cumsum(kind: Any) -> None:
     assert np.array_equal(tree.find(above, "left"), np.searchsorted(sums, above, "left"))
 
 
-def test_updates_do_not_drift() -> None:
+@pytest.mark.parametrize("kind", [st.SumTree, st.PriorityTree])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_updates_do_not_drift(kind: Any, count: int) -> None:
     # A tree that adds differences keeps 1e16 - 1e16's rounding for ever.
-    tree = tree_with(st.PriorityTree, [0.1] * 7)
+    tree = tree_with(kind, [0.1] * 7)
     fresh = tree.nodes("sum").tobytes()
+    leaves = np.resize([3, 4], count)
     for mass in (1e16, 2.0**960, 5e-324, 0.7):
-        tree[3] = mass
-        tree[3] = 0.1
+        tree[leaves] = mass
+        tree[leaves] = 0.1
         assert tree.nodes("sum").tobytes() == fresh
 
 
