@@ -51,8 +51,8 @@ sanitized_package() {
     sanitized=$(python=$environment/bin/python sources_digest)
     [ "$(cat "$site/.sources" 2>/dev/null)" = "$sanitized" ] && return
     rm -rf "$site"
-    pip_install --no-deps --target "$site" -C cmake.build-type=RelWithDebInfo \
-        -C 'cmake.define.SUMTREE_SANITIZE=address,undefined' "$checkout"
+    pip_install --no-deps --target "$site" --config-settings=cmake.build-type=RelWithDebInfo \
+        --config-settings=cmake.define.SUMTREE_SANITIZE=address,undefined "$checkout"
     printf '%s\n' "$sanitized" >"$site/.sources"
 }
 
