@@ -1,9 +1,9 @@
-/* The kernels: everything that walks over leaves or nodes, and every parallel directive of the product.
+/* The kernels: everything that walks over leaves or nodes, and everything that is done by a team.
  *
- * No kernel checks or allocates. A node is written only from its two children (recompute), so the order in which the
- * nodes of one level are written does not matter: that is what makes each level a parallel loop. */
+ * No kernel checks. A node is written only from its two children (recompute), so the order in which the nodes of one level
+ * are written does not matter, and a node is written by one member of a team alone. */
 #include <math.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "parallel.h"
@@ -29,7 +29,6 @@ SUMTREE_INLINE void recompute(const sumtree_t *tree, sumtree_kind kind, bool of_
 
 /* Recomputes nodes first .. last, all of one level. */
 SUMTREE_INLINE void sweep(const sumtree_t *tree, sumtree_kind kind, bool of_leaves, int64_t first, int64_t last) {
-    PARALLEL_LOOP
     for (int64_t i = first; i <= last; ++i) recompute(tree, kind, of_leaves, i);
 }
 
@@ -37,22 +36,32 @@ SUMTREE_INLINE void sweep(const sumtree_t *tree, sumtree_kind kind, bool of_leav
  * than once, which changes nothing. */
 SUMTREE_INLINE void touch(const sumtree_t *tree, sumtree_kind kind, bool of_leaves, int depth, int64_t count,
                           const int64_t *indices) {
-    PARALLEL_LOOP
     for (int64_t k = 0; k < count; ++k) recompute(tree, kind, of_leaves, (tree->padded + indices[k]) >> depth);
 }
 
 /* A sweep reads memory in order, a touched node is a random access: from this many nodes a touched leaf on, touch. */
 static const int64_t SWEEP_NODES_PER_LEAF = 2;
 
-SUMTREE_INLINE void ascend_by_level(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices) {
-    int64_t width = tree->padded >> 1;
-    for (int depth = 1; width > 0; ++depth, width >>= 1) {
-        if (width / SWEEP_NODES_PER_LEAF <= count) {
-            sweep(tree, kind, depth == 1, width, 2 * width - 1);
+/* How many nodes of a sweep take as long as one leaf of an update with its ancestors. */
+static const int64_t SWEPT_LIKE_ONE_LEAF = 8;
+
+/* Recomputes the ancestors of the leaves at indices, which all lie below the nodes first_root .. last_root of the level
+ * `height` above the leaves, up to that level. */
+SUMTREE_INLINE void ascend(const sumtree_t *tree, sumtree_kind kind, int height, int64_t first_root, int64_t last_root,
+                           int64_t count, const int64_t *indices) {
+    for (int depth = 1; depth <= height; ++depth) {
+        const int64_t first = first_root << (height - depth), end = (last_root + 1) << (height - depth);
+        if ((end - first) / SWEEP_NODES_PER_LEAF <= count) {
+            sweep(tree, kind, depth == 1, first, end - 1);
         } else {
             touch(tree, kind, depth == 1, depth, count, indices);
         }
     }
+}
+
+/* Recomputes a level and all levels above it; `width` is its first node. */
+SUMTREE_INLINE void sweep_top(const sumtree_t *tree, sumtree_kind kind, int64_t width) {
+    for (; width > 0; width >>= 1) sweep(tree, kind, 2 * width == tree->padded, width, 2 * width - 1);
 }
 
 /* Recomputes the ancestors of one leaf of a sum or priority tree. Each is made from the child that was just made, kept in
@@ -85,7 +94,13 @@ SUMTREE_INLINE void ascend_range(const sumtree_t *tree, sumtree_kind kind, int64
     int64_t first = (tree->padded + start) >> 1;
     int64_t last = (tree->padded + start + count - 1) >> 1;
     for (bool of_leaves = true; first > 0; of_leaves = false, first >>= 1, last >>= 1) {
-        sweep(tree, kind, of_leaves, first, last);
+        const int width = parallel_width((last - first) / SWEPT_LIKE_ONE_LEAF);
+        if (width == 1) {
+            sweep(tree, kind, of_leaves, first, last);
+            continue;
+        }
+        PARALLEL_LOOP(width)
+        for (int64_t i = first; i <= last; ++i) recompute(tree, kind, of_leaves, i);
     }
 }
 
@@ -101,7 +116,6 @@ SUMTREE_INLINE double stored(sumtree_kind kind, double mass) { return kind == SU
 void kernel_clear(sumtree_t *tree) {
     if (tree->min == NULL) return;
     const int64_t nodes = tree->kind == SUMTREE_KIND_MIN ? 2 * tree->padded : tree->padded;
-    PARALLEL_LOOP
     for (int64_t i = 0; i < nodes; ++i) tree->min[i] = __builtin_inf();
 }
 
@@ -118,10 +132,65 @@ SUMTREE_INLINE void update_few(const sumtree_t *tree, sumtree_kind kind, int64_t
     for (int64_t k = 0; k < count; ++k) climb(tree, kind, indices[k]);
 }
 
+SUMTREE_INLINE int height_of(int64_t padded) {
+    int height = 0;
+    while (((int64_t)1 << height) < padded) ++height;
+    return height;
+}
+
+/* One member's part of an update by a team: the leaves below the nodes first_root .. last_root, which are its alone, so
+ * that no two members write one node. It notes where in the batch they are, then writes them in that order. `noted` is
+ * shared: each member's places follow those of the members before it, with one more to spare for the last note, which
+ * is written before it is known to be one. */
+SUMTREE_INLINE void update_part(const sumtree_t *tree, sumtree_kind kind, int height, int64_t first_root,
+                                int64_t last_root, int64_t count, const int64_t *indices, const double *masses,
+                                int64_t mass_step, int64_t *noted) {
+    double *leaf = leaves(tree);
+    const int64_t first = (first_root << height) - tree->padded;
+    const int64_t end = ((last_root + 1) << height) - tree->padded;
+    int64_t before = 0, own = 0;
+    for (int64_t k = 0; k < count; ++k) before += indices[k] < first;
+    noted += before + parallel_member();
+    for (int64_t k = 0; k < count; ++k) {
+        noted[own] = k;
+        own += (indices[k] >= first) & (indices[k] < end);
+    }
+    for (int64_t j = 0; j < own; ++j) {
+        const int64_t k = noted[j];
+        leaf[indices[k]] = stored(kind, masses[k * mass_step]);
+        noted[j] = indices[k];
+    }
+    ascend(tree, kind, height, first_root, last_root, own, noted);
+}
+
+/* Subtrees for each member: enough for even parts. */
+enum { SUBTREES = 8 };
+
+SUMTREE_INLINE void update_by_team(const sumtree_t *tree, sumtree_kind kind, int width, int64_t count,
+                                   const int64_t *indices, const double *masses, int64_t mass_step, int64_t *noted) {
+    int height = height_of(tree->padded);
+    while (height > 0 && tree->padded >> height < (int64_t)SUBTREES * width) --height;
+    const int64_t roots = tree->padded >> height;
+    PARALLEL_TEAM(width) {
+        const int64_t member = parallel_member(), members = parallel_members();
+        const int64_t first_root = roots + roots * member / members;
+        const int64_t last_root = roots + roots * (member + 1) / members - 1;
+        update_part(tree, kind, height, first_root, last_root, count, indices, masses, mass_step, noted);
+    }
+    sweep_top(tree, kind, roots >> 1);
+}
+
 SUMTREE_INLINE void update_many(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
                                 const double *masses, int64_t mass_step) {
+    const int width = parallel_width(count);
+    int64_t *noted = width > 1 ? malloc((size_t)(count + width) * sizeof *noted) : NULL;
+    if (noted != NULL) {
+        update_by_team(tree, kind, width, count, indices, masses, mass_step, noted);
+        free(noted);
+        return;
+    }
     write_leaves(tree, kind, count, indices, masses, mass_step);
-    ascend_by_level(tree, kind, count, indices);
+    ascend(tree, kind, height_of(tree->padded), 1, 1, count, indices);
 }
 
 /* Apart from kernel_update, so that a short batch does not pay for the registers of a long one. */
@@ -155,7 +224,6 @@ void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const
 
 void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses, int64_t mass_step) {
     double *leaf = leaves(tree) + start;
-    PARALLEL_LOOP
     for (int64_t k = 0; k < count; ++k) leaf[k] = stored(tree->kind, masses[k * mass_step]);
     switch (tree->kind) {
     case SUMTREE_KIND_SUM:
@@ -281,16 +349,28 @@ SUMTREE_INLINE void descend_together(const sumtree_t *tree, sumtree_side side, i
     for (int64_t k = 0; k < count; ++k) indices[k] = settle(tree, indices[k], targets[k], side);
 }
 
+SUMTREE_INLINE void find_part(const sumtree_t *tree, sumtree_side side, int64_t start, int64_t stop,
+                              const double *targets, int64_t *indices) {
+    for (int64_t k = start; k < stop; k += TOGETHER) {
+        const int64_t length = stop - k < TOGETHER ? stop - k : TOGETHER;
+        descend_together(tree, side, length, targets + k, indices + k);
+    }
+}
+
 SUMTREE_INLINE void find(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
                          int64_t *indices) {
     if (count < ALONE) {
         for (int64_t k = 0; k < count; ++k) indices[k] = descend_alone(tree, side, targets[k]);
         return;
     }
-    PARALLEL_LOOP
-    for (int64_t k = 0; k < count; k += TOGETHER) {
-        const int64_t length = count - k < TOGETHER ? count - k : TOGETHER;
-        descend_together(tree, side, length, targets + k, indices + k);
+    const int width = parallel_width(count);
+    if (width == 1) {
+        find_part(tree, side, 0, count, targets, indices);
+        return;
+    }
+    PARALLEL_TEAM(width) {
+        const int64_t member = parallel_member(), members = parallel_members();
+        find_part(tree, side, count * member / members, count * (member + 1) / members, targets, indices);
     }
 }
 
@@ -299,6 +379,19 @@ void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, su
         find(tree, SUMTREE_SIDE_RIGHT, count, targets, indices);
     } else {
         find(tree, SUMTREE_SIDE_LEFT, count, targets, indices);
+    }
+}
+
+/* ---- weights ------------------------------------------------------------------------------------------------------- */
+
+void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double beta, const int64_t *indices,
+                  double *masses, double *weights) {
+    const double *leaf = leaves(tree);
+    const int width = parallel_width(count);
+    PARALLEL_LOOP(width)
+    for (int64_t k = 0; k < count; ++k) {
+        masses[k] = leaf[indices[k]];
+        weights[k] = pow(smallest / masses[k], beta);
     }
 }
 

@@ -273,11 +273,11 @@ static sumtree_status check_sample(const sumtree_t *tree, const sumtree_philox *
     return SUMTREE_OK;
 }
 
-/* Turns doubles u_(offset), u_(offset+1), .. into targets, in place. */
-static void aim(double *targets, int64_t length, int64_t offset, int64_t count, double total, bool stratified) {
+/* Turns doubles u_0, u_1, .. into targets, in place. */
+static void aim(double *targets, int64_t count, double total, bool stratified) {
     const double below = nextafter(total, 0.0);
-    for (int64_t k = 0; k < length; ++k) {
-        const double u = stratified ? ((double)(offset + k) + targets[k]) / (double)count : targets[k];
+    for (int64_t k = 0; k < count; ++k) {
+        const double u = stratified ? ((double)k + targets[k]) / (double)count : targets[k];
         const double target = u * total;
         targets[k] = target < below ? target : below;
     }
@@ -287,22 +287,11 @@ SUMTREE_EXPORT sumtree_status sumtree_sample(const sumtree_t *tree, sumtree_phil
                                              int32_t stratified, int64_t *indices, double *masses, double *weights) {
     const sumtree_status status = check_sample(tree, rng, count, beta, indices, masses, weights);
     if (status != SUMTREE_OK || count == 0) return status;
-    const double total = tree->sum[1];
-    const double smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
-    double targets[512];
-    for (int64_t done = 0; done < count;) {
-        const int64_t most = (int64_t)(sizeof targets / sizeof targets[0]);
-        const int64_t length = count - done < most ? count - done : most;
-        philox_uniforms(rng, length, targets);
-        aim(targets, length, done, count, total, stratified != 0);
-        kernel_find(tree, length, targets, SUMTREE_SIDE_RIGHT, indices + done);
-        done += length;
-    }
-    const double *leaf = leaf_level(tree);
-    for (int64_t k = 0; k < count; ++k) {
-        masses[k] = leaf[indices[k]];
-        weights[k] = pow(smallest / masses[k], beta);
-    }
+    double *targets = weights; /* weights are written last */
+    philox_uniforms(rng, count, targets);
+    aim(targets, count, tree->sum[1], stratified != 0);
+    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
+    kernel_weigh(tree, count, node_value(tree, SUMTREE_PLANE_MIN, 1), beta, indices, masses, weights);
     return SUMTREE_OK;
 }
 

@@ -50,6 +50,8 @@ int64_t kernel_first_bad_target(double total, int64_t count, const double *targe
 void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step);
 void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses, int64_t mass_step);
 void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices);
+void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double beta, const int64_t *indices,
+                  double *masses, double *weights);
 double kernel_range_sum(const double *sum, int64_t first, int64_t last);
 double kernel_range_min(const double *min, int64_t first, int64_t last);
 

@@ -38,10 +38,17 @@ c_tests() {
     "$environment/bin/ctest" --preset "$1"
 }
 
+# The trees again, on more threads than one even where the machine has one core.
+multicore_tests() {
+    OMP_NUM_THREADS=3 "$python" -m pytest -q --backend multicore \
+        tests/python/test_tree*.py tests/python/test_threads.py tests/python/test_errors.py
+}
+
 default_part() {
     step 'set-up' prepare_with_mpi
-    step 'C tests' c_tests cpu
+    step 'C tests' c_tests multicore
     step 'Python tests' "$python" -m pytest -q tests/python
+    step 'Python tests, multicore' multicore_tests
     step 'MPI tests' "$python" -m pytest -q tests/mpi
 }
 

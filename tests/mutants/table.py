@@ -29,6 +29,9 @@ class Mutant:
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
 CHECKPOINT = "python/libsumtree/checkpoint.py"
 KERNELS, SUMTREE, TREE = "src/kernels.c", "src/sumtree.c", "src/tree.h"
+WEIGH = """        masses[k] = leaf[indices[k]];
+        weights[k] = pow(smallest / masses[k], beta);
+"""
 GOES_RIGHT = "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest"
 
 
@@ -119,8 +122,8 @@ TREES = [
     Mutant(
         "a sweep loses its last node",
         KERNELS,
-        "sweep(tree, kind, depth == 1, width, 2 * width - 1);",
-        "sweep(tree, kind, depth == 1, width, 2 * width - 2);",
+        "sweep(tree, kind, depth == 1, first, end - 1);",
+        "sweep(tree, kind, depth == 1, first, end - 2);",
         buffer_tests("sample", "new_priorities_are_drawn_from_at_once"),
     ),
     Mutant(
@@ -160,10 +163,8 @@ TREES = [
     ),
     Mutant(
         "weights by batch max",
-        SUMTREE,
-        """        masses[k] = leaf[indices[k]];
-        weights[k] = pow(smallest / masses[k], beta);
-""",
+        KERNELS,
+        WEIGH,
         """        masses[k] = leaf[indices[k]];
         double least = smallest * 0.0 + masses[0];
         for (int64_t j = 0; j < count; ++j) least = fmin(least, leaf[indices[j]]);
@@ -179,10 +180,10 @@ TREES = [
         buffer_tests("sample", "draws_are_those_of_numpys_philox"),
     ),
     Mutant(
-        "strata begin anew after 512",
+        "strata forgotten",
         SUMTREE,
-        "((double)(offset + k) + targets[k]) / (double)count",
         "((double)k + targets[k]) / (double)count",
+        "targets[k]",
         buffer_tests("sample", "draws_are_those_of_numpys_philox"),
     ),
 ]
