@@ -40,6 +40,7 @@ struct Failure {
 #define SUMTREE_FUNCTIONS(ENTRY)                                                                                       \
     ENTRY(abi_version)                                                                                                 \
     ENTRY(backend)                                                                                                     \
+    ENTRY(build)                                                                                                       \
     ENTRY(strerror)                                                                                                    \
     ENTRY(status_name)                                                                                                 \
     ENTRY(create)                                                                                                      \
@@ -281,6 +282,7 @@ NB_MODULE(_core, module) {
         .def(nb::init<const std::string &>(), nb::arg("path"))
         .def_prop_ro("abi_version", [](const Backend &self) { return self.abi_version(); })
         .def_prop_ro("name", [](const Backend &self) { return self.backend(); })
+        .def_prop_ro("build", [](const Backend &self) { return self.build(); })
         .def("memory_available", [](const Backend &self) { return self.memory_available(); })
         .def("bytes", [](const Backend &self, int64_t capacity,
                          int kind) { return self.bytes(capacity, static_cast<sumtree_kind>(kind)); })

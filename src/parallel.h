@@ -16,6 +16,7 @@
 #if defined(SUMTREE_BACKEND_CPU)
 
 #define BACKEND_NAME "cpu"
+#define BACKEND_RUNTIME ""
 #define PARALLEL_TEAM(width) (void)(width);
 #define PARALLEL_LOOP(width) (void)(width);
 
@@ -32,6 +33,7 @@ static inline int parallel_members(void) { return 1; }
 #include <unistd.h>
 
 #define BACKEND_NAME "multicore"
+#define BACKEND_RUNTIME ", OpenMP"
 #define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define PARALLEL_TEAM(width) PARALLEL_PRAGMA(omp parallel num_threads(width))
 #define PARALLEL_LOOP(width) PARALLEL_PRAGMA(omp parallel for schedule(static) num_threads(width))

@@ -14,6 +14,16 @@ SUMTREE_EXPORT int32_t sumtree_abi_version(void) { return SUMTREE_ABI_VERSION; }
 
 SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
 
+#if defined(__clang__)
+#define COMPILER "Clang " __clang_version__
+#elif defined(__NVCOMPILER)
+#define COMPILER "NVIDIA HPC " __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
+
 SUMTREE_EXPORT const char *sumtree_strerror(int32_t status) {
     switch (status) {
 #define TEXT_OF(code, name, text)                                                                                      \

@@ -108,6 +108,9 @@ int32_t sumtree_abi_version(void);
 /* "cpu", "multicore" or "gpu". Static storage. */
 const char *sumtree_backend(void);
 
+/* The compiler that built the library, such as "GCC 12.2.0", and what its backend runs on. Static storage. */
+const char *sumtree_build(void);
+
 /* The text of a status, and its name without the prefix ("MASS"); "unknown status" outside the table. Static storage. */
 const char *sumtree_strerror(int32_t status);
 const char *sumtree_status_name(int32_t status);

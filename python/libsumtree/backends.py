@@ -46,6 +46,15 @@ def resolve(requested: str) -> str:
     return name
 
 
+def installed() -> list[str]:
+    """Name the backends that are part of this installation."""
+    return [name for name in BACKENDS if _path(name).exists()]
+
+
+def _path(name: str) -> Path:
+    return Path(_core.__file__).resolve().parent / "lib" / f"libsumtree_{name}.so"
+
+
 @cache
 def open_backend(name: str) -> _core.Backend:
     """Open a backend once per process.
@@ -60,12 +69,10 @@ def open_backend(name: str) -> _core.Backend:
     BackendError
         If it was not built into this installation, cannot be loaded, or has another ABI version.
     """
-    path = Path(_core.__file__).resolve().parent / "lib" / f"libsumtree_{name}.so"
+    path = _path(name)
     if not path.exists():
-        installed = ", ".join(sorted(p.stem.split("_", 1)[1] for p in path.parent.glob("*.so")))
-        raise BackendError(
-            f"backend {name!r} is not part of this installation (it has: {installed or 'none'})"
-        )
+        found = ", ".join(installed()) or "none"
+        raise BackendError(f"backend {name!r} is not part of this installation (it has: {found})")
     try:
         backend = _core.Backend(str(path))
     except RuntimeError as error:

@@ -76,6 +76,10 @@ class BackendError(SumTreeError, RuntimeError):
     """A backend is unknown, not installed, of another ABI version, or cannot run here."""
 
 
+class VerificationError(SumTreeError, RuntimeError):
+    """An installed backend does not do what the contract says."""
+
+
 class IdError(SumTreeError, IndexError):
     """An id was never issued by this buffer."""
 

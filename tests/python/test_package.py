@@ -23,7 +23,7 @@ LAYERS = [
     ["arguments", "philox", "backends", "records"],
     ["tree", "checkpoint", "ids"],
     ["reference"],
-    ["buffer"],
+    ["buffer", "verification"],
     ["__init__"],
     ["replay"],
     ["apex"],

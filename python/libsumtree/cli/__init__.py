@@ -1,4 +1,4 @@
-"""The command line: ``libsumtree replay`` and ``libsumtree apex``."""
+"""The command line: ``libsumtree info``, ``verify``, ``replay`` and ``apex``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, replay
+from . import apex, info, replay, verify
 from .complaints import USAGE_STATUS, Parser, complain
 
-COMMANDS: Mapping[str, ModuleType] = {"replay": replay, "apex": apex}
+COMMANDS: Mapping[str, ModuleType] = {
+    "info": info,
+    "verify": verify,
+    "replay": replay,
+    "apex": apex,
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
