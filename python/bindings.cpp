@@ -38,7 +38,6 @@ struct Failure {
 // ---- a backend: one shared library, opened by absolute path with its symbols kept to itself ------------------------
 
 #define SUMTREE_FUNCTIONS(ENTRY)                                                                                       \
-    ENTRY(abi_version)                                                                                                 \
     ENTRY(backend)                                                                                                     \
     ENTRY(build)                                                                                                       \
     ENTRY(strerror)                                                                                                    \
@@ -67,11 +66,14 @@ class Backend {
     explicit Backend(const std::string &path) {
         void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) throw std::runtime_error(dlerror());
+        abi_version = symbol<decltype(abi_version)>(library, "sumtree_abi_version");
+        if (abi_version() != SUMTREE_ABI_VERSION) return; // the caller looks at it before anything else
 #define LOAD(name) name = symbol<decltype(name)>(library, "sumtree_" #name);
         SUMTREE_FUNCTIONS(LOAD)
 #undef LOAD
     }
 
+    decltype(&sumtree_abi_version) abi_version = nullptr;
 #define DECLARE(name) decltype(&sumtree_##name) name = nullptr;
     SUMTREE_FUNCTIONS(DECLARE)
 #undef DECLARE
@@ -105,7 +107,43 @@ void masses_of(const Backend &backend, const Doubles &priorities, double alpha, 
     backend.check(status, position);
 }
 
+// ---- forks: a child may use what no thread was in the middle of -----------------------------------------------------
+
+// Shared by every thread that is inside a library without the GIL; a fork takes it alone. Threads that hold the GIL need
+// none: the one that forks holds it.
+std::shared_mutex outside_the_gil;
+
+void hold_for_fork() {
+    nb::gil_scoped_release released;
+    outside_the_gil.lock();
+}
+
+// In the child, the thread that holds it is another one than the mutex knows.
+void release_after_fork(bool in_child) {
+    if (in_child) {
+        new (&outside_the_gil) std::shared_mutex;
+    } else {
+        outside_the_gil.unlock();
+    }
+}
+
 // ---- a tree: any number of readers or one writer -------------------------------------------------------------------
+
+// The elements of an argument, which stay what they were checked to be: a long batch runs without the GIL, while other
+// threads may write to the caller's array, so it is copied.
+template <typename Element> class Steady {
+  public:
+    Steady(const Element *elements, size_t count) : elements_(elements) {
+        if (count <= static_cast<size_t>(SHORT_BATCH)) return;
+        copy_.assign(elements, elements + count);
+        elements_ = copy_.data();
+    }
+    const Element *data() const { return elements_; }
+
+  private:
+    std::vector<Element> copy_;
+    const Element *elements_;
+};
 
 using Reader = std::shared_lock<std::shared_mutex>;
 using Writer = std::unique_lock<std::shared_mutex>;
@@ -130,24 +168,27 @@ class Tree {
     void update(const Indices &indices, const Doubles &masses) {
         const auto count = static_cast<int64_t>(indices.size());
         int64_t position = -1;
-        const auto status = locked<Writer>(count, [&] {
-            return backend_.update(tree_, count, indices.data(), masses.data(), step(masses), &position);
-        });
+        const Steady<int64_t> where(indices.data(), indices.size());
+        const Steady<double> what(masses.data(), masses.size());
+        const auto status = locked<Writer>(
+            count, [&] { return backend_.update(tree_, count, where.data(), what.data(), step(masses), &position); });
         backend_.check(status, position);
     }
 
     void update_range(int64_t start, int64_t count, const Doubles &masses) {
         int64_t position = -1;
+        const Steady<double> what(masses.data(), masses.size());
         const auto status = locked<Writer>(
-            count, [&] { return backend_.update_range(tree_, start, count, masses.data(), step(masses), &position); });
+            count, [&] { return backend_.update_range(tree_, start, count, what.data(), step(masses), &position); });
         backend_.check(status, position);
     }
 
     void get(const Indices &indices, const DoublesOut &masses) const {
         const auto count = static_cast<int64_t>(indices.size());
         int64_t position = -1;
+        const Steady<int64_t> where(indices.data(), indices.size());
         const auto status =
-            locked<Reader>(count, [&] { return backend_.get(tree_, count, indices.data(), masses.data(), &position); });
+            locked<Reader>(count, [&] { return backend_.get(tree_, count, where.data(), masses.data(), &position); });
         backend_.check(status, position);
     }
 
@@ -230,23 +271,22 @@ class Tree {
   private:
     static int64_t step(const Doubles &masses) { return masses.ndim() == 0 ? 0 : 1; }
 
-    // Whoever must wait waits without the GIL, and the lock is given up before the GIL is taken again: so nobody waits
-    // for the GIL while holding a tree, and nobody for a tree while holding the GIL. A writer that waits holds the
-    // turnstile: readers that come after it wait behind it, so that they cannot keep it out for ever.
+    // A short batch that finds the tree free runs with the GIL. Whoever must wait waits without it, and gives the lock up
+    // before the GIL is taken again: so nobody waits for the GIL while holding a tree, and nobody for a tree while
+    // holding the GIL. A writer that waits holds the turnstile: readers that come after it wait behind it, so that they
+    // cannot keep it out for ever.
     template <typename Lock, typename Work> sumtree_status locked(int64_t count, Work &&work) const {
-        std::unique_lock<std::mutex> turn(turnstile_, std::try_to_lock);
-        Lock lock(mutex_, std::defer_lock);
-        if (turn.owns_lock() && lock.try_lock()) turn.unlock();
-        if (lock.owns_lock() && count <= SHORT_BATCH) return work();
-        nb::gil_scoped_release released;
-        if (!lock.owns_lock()) {
-            if (!turn.owns_lock()) turn.lock();
-            lock.lock();
-            turn.unlock();
+        if (count <= SHORT_BATCH) {
+            const std::unique_lock<std::mutex> turn(turnstile_, std::try_to_lock);
+            Lock lock(mutex_, std::defer_lock);
+            if (turn.owns_lock() && lock.try_lock()) return work();
         }
-        const sumtree_status status = work();
-        lock.unlock();
-        return status;
+        const nb::gil_scoped_release released;
+        const Reader no_fork(outside_the_gil);
+        std::unique_lock<std::mutex> turn(turnstile_);
+        const Lock lock(mutex_);
+        turn.unlock();
+        return work();
     }
 
     const Backend &backend_;
@@ -274,6 +314,8 @@ NB_MODULE(_core, module) {
     failure_type = PyErr_NewException("libsumtree._core.Failure", nullptr, nullptr);
     module.attr("Failure") = nb::handle(failure_type);
     nb::register_exception_translator(translate_failure);
+    module.def("hold_for_fork", &hold_for_fork);
+    module.def("release_after_fork", &release_after_fork);
     module.attr("ABI_VERSION") = SUMTREE_ABI_VERSION;
     module.attr("MAX_CAPACITY") = SUMTREE_MAX_CAPACITY;
     module.attr("MAX_MASS") = SUMTREE_MAX_MASS;

@@ -1,13 +1,27 @@
 /* The kernels: everything that walks over leaves or nodes, and everything that is done by a team.
  *
- * No kernel checks. A node is written only from its two children (recompute), so the order in which the nodes of one level
- * are written does not matter, and a node is written by one member of a team alone. */
+ * No kernel checks. A node is written only from its two children (recompute), so the order in which the nodes of one
+ * level are written does not matter, and a node is written by one member of a team alone. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "parallel.h"
 #include "tree.h"
+
+/* ---- the backend that these kernels make -------------------------------------------------------------------------- */
+
+#if defined(__clang__)
+#define COMPILER "Clang " __clang_version__
+#elif defined(__NVCOMPILER)
+#define COMPILER "NVIDIA HPC " __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
+
+SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
 
 /* ---- recompute --------------------------------------------------------------------------------------------------- */
 
@@ -64,9 +78,9 @@ SUMTREE_INLINE void sweep_top(const sumtree_t *tree, sumtree_kind kind, int64_t 
     for (; width > 0; width >>= 1) sweep(tree, kind, 2 * width == tree->padded, width, 2 * width - 1);
 }
 
-/* Recomputes the ancestors of one leaf of a sum or priority tree. Each is made from the child that was just made, kept in
- * registers, and that child's sibling: adding does not mind which comes first, nor do min and max where no -0.0 meets
- * 0.0. */
+/* Recomputes the ancestors of one leaf of a sum or priority tree. Each is made from the child that was just made, kept
+ * in registers, and that child's sibling: adding does not mind which comes first, nor do min and max where no -0.0
+ * meets 0.0. */
 SUMTREE_INLINE void climb(const sumtree_t *tree, sumtree_kind kind, int64_t index) {
     double *sum = tree->sum, *min = tree->min, *max = tree->max;
     int64_t node = tree->padded + index;
@@ -105,10 +119,6 @@ SUMTREE_INLINE void ascend_range(const sumtree_t *tree, sumtree_kind kind, int64
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------------------------ */
-
-SUMTREE_INLINE double *leaves(const sumtree_t *tree) {
-    return (tree->kind == SUMTREE_KIND_MIN ? tree->min : tree->sum) + tree->padded;
-}
 
 /* What a leaf stores: adding 0.0 makes -0.0 a mass of 0.0; a min tree keeps every double. */
 SUMTREE_INLINE double stored(sumtree_kind kind, double mass) { return kind == SUMTREE_KIND_MIN ? mass : mass + 0.0; }
@@ -238,7 +248,7 @@ void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const do
     }
 }
 
-/* ---- checks: the first bad position of a batch, or -1. One branch-free pass; the place is looked for only on failure. */
+/* ---- checks: the first bad position of a batch, or -1; one branch-free pass, and a second only on failure ---------- */
 
 int64_t kernel_first_bad_index(int64_t capacity, int64_t count, const int64_t *indices) {
     bool bad = false;
@@ -343,7 +353,7 @@ SUMTREE_INLINE void descend_together(const sumtree_t *tree, sumtree_side side, i
             const bool right = goes_right(left_sum, rest[k], side);
             rest[k] -= masked(left_sum, right);
             indices[k] = 2 * indices[k] + right;
-            __builtin_prefetch(sum + 2 * indices[k]);
+            if (2 * width < tree->padded) __builtin_prefetch(sum + 2 * indices[k]);
         }
     }
     for (int64_t k = 0; k < count; ++k) indices[k] = settle(tree, indices[k], targets[k], side);
@@ -382,7 +392,7 @@ void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, su
     }
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------------------------------------------------ */
 
 void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double beta, const int64_t *indices,
                   double *masses, double *weights) {
@@ -398,7 +408,7 @@ void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double 
 /* ---- reductions over the nodes first .. last of the leaf level ----------------------------------------------------
  *
  * `head` and `tail` are the values of the ancestors of first and last in the tree whose leaves outside the range are
- * unset. Unset leaves add nothing, exactly, so only siblings that lie inside the range are combined, left before right. */
+ * unset. Unset leaves add nothing, exactly, so only siblings that lie inside the range are combined, left first. */
 
 double kernel_range_sum(const double *sum, int64_t first, int64_t last) {
     double head = sum[first], tail = sum[last];

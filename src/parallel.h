@@ -30,7 +30,7 @@ static inline int parallel_members(void) { return 1; }
 #elif defined(SUMTREE_BACKEND_MULTICORE)
 
 #include <omp.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #define BACKEND_NAME "multicore"
 #define BACKEND_RUNTIME ", OpenMP"
@@ -38,15 +38,19 @@ static inline int parallel_members(void) { return 1; }
 #define PARALLEL_TEAM(width) PARALLEL_PRAGMA(omp parallel num_threads(width))
 #define PARALLEL_LOOP(width) PARALLEL_PRAGMA(omp parallel for schedule(static) num_threads(width))
 
-/* The process that loaded the library. OpenMP runtimes hang in a child of fork that wants more than one thread. */
-static pid_t parallel_process;
-__attribute__((constructor)) static void parallel_remember_process(void) { parallel_process = getpid(); }
+/* OpenMP runtimes hang in a child of fork that wants more than one thread. (A child that is the first to open this
+ * library, after its parent ran another library's threads, is not told apart.) */
+static bool parallel_forked;
+static void parallel_note_fork(void) { parallel_forked = true; }
+__attribute__((constructor)) static void parallel_watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, parallel_note_fork);
+}
 
 /* A thread is woken for no less than this many elements: it takes about as long as they do. */
 enum { PARALLEL_LEAST = 1024 };
 
 static inline int parallel_width(int64_t work) {
-    if (work < 2 * PARALLEL_LEAST || getpid() != parallel_process) return 1;
+    if (work < 2 * PARALLEL_LEAST || parallel_forked) return 1;
     const int64_t worth = work / PARALLEL_LEAST, threads = omp_get_max_threads();
     return (int)(worth < threads ? worth : threads);
 }

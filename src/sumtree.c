@@ -5,24 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel.h"
 #include "tree.h"
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
 SUMTREE_EXPORT int32_t sumtree_abi_version(void) { return SUMTREE_ABI_VERSION; }
-
-SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
-
-#if defined(__clang__)
-#define COMPILER "Clang " __clang_version__
-#elif defined(__NVCOMPILER)
-#define COMPILER "NVIDIA HPC " __VERSION__
-#else
-#define COMPILER "GCC " __VERSION__
-#endif
-
-SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
 
 SUMTREE_EXPORT const char *sumtree_strerror(int32_t status) {
     switch (status) {
@@ -130,6 +117,11 @@ static bool is_range(const sumtree_t *tree, int64_t start, int64_t stop) {
     return start >= 0 && start <= stop && stop <= tree->capacity;
 }
 
+/* The same for a start and a count >= 0, whose sum may be no int64. */
+static bool is_span(const sumtree_t *tree, int64_t start, int64_t count) {
+    return start >= 0 && start <= tree->capacity && count <= tree->capacity - start;
+}
+
 static sumtree_status check_indices(const sumtree_t *tree, int64_t count, const int64_t *indices, int64_t *position) {
     const int64_t bad = kernel_first_bad_index(tree->capacity, count, indices);
     return bad < 0 ? SUMTREE_OK : fail_at(SUMTREE_INDEX, bad, position);
@@ -172,14 +164,10 @@ SUMTREE_EXPORT sumtree_status sumtree_update(sumtree_t *tree, int64_t count, con
 SUMTREE_EXPORT sumtree_status sumtree_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses,
                                                    int64_t mass_step, int64_t *position) {
     if (!is_batch(tree, count, masses, masses) || !is_step(mass_step)) return SUMTREE_ARGUMENT;
-    if (start < 0 || start > tree->capacity || count > tree->capacity - start) return SUMTREE_RANGE;
+    if (!is_span(tree, start, count)) return SUMTREE_RANGE;
     const sumtree_status status = check_masses(tree, count, masses, mass_step, position);
     if (status == SUMTREE_OK && count > 0) kernel_update_range(tree, start, count, masses, mass_step);
     return status;
-}
-
-static const double *leaf_level(const sumtree_t *tree) {
-    return (tree->kind == SUMTREE_KIND_MIN ? tree->min : tree->sum) + tree->padded;
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses,
@@ -187,15 +175,15 @@ SUMTREE_EXPORT sumtree_status sumtree_get(const sumtree_t *tree, int64_t count, 
     if (!is_batch(tree, count, indices, masses)) return SUMTREE_ARGUMENT;
     const sumtree_status status = check_indices(tree, count, indices, position);
     if (status != SUMTREE_OK) return status;
-    const double *leaf = leaf_level(tree);
+    const double *leaf = leaves(tree);
     for (int64_t k = 0; k < count; ++k) masses[k] = leaf[indices[k]];
     return SUMTREE_OK;
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
     if (!is_batch(tree, count, masses, masses)) return SUMTREE_ARGUMENT;
-    if (start < 0 || start > tree->capacity || count > tree->capacity - start) return SUMTREE_RANGE;
-    if (count > 0) memcpy(masses, leaf_level(tree) + start, (size_t)count * sizeof(double));
+    if (!is_span(tree, start, count)) return SUMTREE_RANGE;
+    if (count > 0) memcpy(masses, leaves(tree) + start, (size_t)count * sizeof(double));
     return SUMTREE_OK;
 }
 

@@ -40,7 +40,8 @@
  * Errors
  * ------
  * Every function that can fail returns a sumtree_status. A batch is checked whole before anything is written: after an
- * error the tree is unchanged, and *position (if not NULL) is the first bad place of the batch.
+ * error the tree is unchanged. After INDEX, MASS, VALUE, PRIORITY and TARGET, *position (if not NULL) is the first bad
+ * place of the batch; otherwise it is not written. Functions that return no status take no NULL unless they say so.
  *
  * Threads
  * -------
@@ -48,7 +49,9 @@
  *
  * Ownership
  * ---------
- * A sumtree_t is owned by the caller, from sumtree_create to sumtree_free. Array arguments are borrowed for the call.
+ * A sumtree_t is owned by the caller, from sumtree_create to sumtree_free. Array arguments are borrowed for the call:
+ * nobody may write to them meanwhile, for what was checked is read again. A tree never grows; multicore borrows 8 bytes
+ * for each element of a long batch while it updates, and does without where there are none.
  */
 #ifndef SUMTREE_H
 #define SUMTREE_H
@@ -61,7 +64,7 @@ extern "C" {
 
 #define SUMTREE_ABI_VERSION 1
 #define SUMTREE_MAX_CAPACITY ((int64_t)1 << 40)
-#define SUMTREE_MAX_MASS 0x1p960
+#define SUMTREE_MAX_MASS 0x1p960 /* hexadecimal: C99, C++17 */
 
 /* code, name, text: the one table of errors. sumtree_strerror and the Python exceptions are made from it. */
 #define SUMTREE_STATUS_TABLE(ENTRY)                                                                                    \
@@ -111,7 +114,8 @@ const char *sumtree_backend(void);
 /* The compiler that built the library, such as "GCC 12.2.0", and what its backend runs on. Static storage. */
 const char *sumtree_build(void);
 
-/* The text of a status, and its name without the prefix ("MASS"); "unknown status" outside the table. Static storage. */
+/* The text of a status, and its name without the prefix ("MASS"); "unknown status" outside the table. Static storage.
+ */
 const char *sumtree_strerror(int32_t status);
 const char *sumtree_status_name(int32_t status);
 
@@ -176,7 +180,7 @@ sumtree_status sumtree_find(const sumtree_t *tree, int64_t count, const double *
  *
  *     targets:  stratified == 0:  fl(u_k * total)
  *               otherwise:        fl(fl(fl(k + u_k) / count) * total)        each at most nextafter(total, 0)
- *     weights:  (min positive mass / mass)^beta, by the C library's pow
+ *     weights:  fl(min positive mass / mass)^beta, by the C library's pow
  *
  * KIND unless it is a priority tree; EXPONENT unless 0 <= beta <= 1; EMPTY if count > 0 and the total is 0. After an
  * error *rng is unchanged. O(count log capacity). */
@@ -193,8 +197,8 @@ sumtree_status sumtree_masses(int64_t count, const double *priorities, double al
 
 /* ---- self-check --------------------------------------------------------------------------------------------------*/
 
-/* OK if every leaf is in its domain, every padding leaf is unset and every node has the bits of its rule; else CORRUPT, *plane and
- * *node name the first place. O(capacity). */
+/* OK if every leaf is in its domain, every padding leaf is unset and every node has the bits of its rule; else CORRUPT,
+ * and *plane and *node name the first place. O(capacity). */
 sumtree_status sumtree_validate(const sumtree_t *tree, sumtree_plane *plane, int64_t *node);
 
 /* nodes[i] = node i of a plane for i = 1 .. 2P-1, and nodes[0] = 0: the whole array, for comparison bit for bit.

@@ -6,15 +6,9 @@
 
 #include "sumtree.h"
 
-#if defined(__GNUC__)
 #define SUMTREE_EXPORT __attribute__((visibility("default")))
 #define SUMTREE_INLINE static inline __attribute__((always_inline))
 #define SUMTREE_NOINLINE static __attribute__((noinline))
-#else
-#define SUMTREE_EXPORT
-#define SUMTREE_INLINE static inline
-#define SUMTREE_NOINLINE static
-#endif
 
 /*
  * Planes are owned. Node i of a plane is plane[i]; plane[0] is unused.
@@ -32,6 +26,10 @@ struct sumtree {
     double *min;
     double *max;
 };
+
+SUMTREE_INLINE double *leaves(const sumtree_t *tree) {
+    return (tree->kind == SUMTREE_KIND_MIN ? tree->min : tree->sum) + tree->padded;
+}
 
 /* A leaf as the min plane of a priority tree sees it: only positive masses count. */
 SUMTREE_INLINE double positive_or_inf(double mass) { return mass > 0.0 ? mass : __builtin_inf(); }

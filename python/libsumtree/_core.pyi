@@ -10,6 +10,9 @@ MAX_MASS: float
 class Failure(Exception):  # noqa: N818 - a status on its way to its exception
     args: tuple[str, str, int]
 
+def hold_for_fork() -> None: ...
+def release_after_fork(in_child: bool, /) -> None: ...
+
 class Backend:
     def __init__(self, path: str) -> None: ...
     @property

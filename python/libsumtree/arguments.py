@@ -157,6 +157,8 @@ def _plain(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
     """Make an array of what NumPy can; a bool among numbers is refused, not promoted."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ArgumentTypeError(f"{name} is a masked array: give its values without a mask")
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -169,6 +171,8 @@ def _as_array(values: ArrayLike, name: str) -> NDArray[Any]:
 def _holds_bool(values: Any) -> bool:
     if isinstance(values, list | tuple):
         return any(map(_holds_bool, values))
+    if isinstance(values, np.ndarray):
+        return bool(values.dtype.kind == "b")
     return isinstance(values, bool | np.bool_)
 
 

@@ -35,6 +35,7 @@ from .errors import (
     ShapeError,
     StaleIdError,
 )
+from .forking import hold_across_forks
 from .ids import MAX_EPOCH, Ids
 from .records import check_record_dtype, dtype_from_text, dtype_to_text
 from .tree import PriorityTree, masses_of
@@ -63,8 +64,9 @@ class BetaSchedule:
     samples: int = 100_000
 
     def __post_init__(self) -> None:
-        ends = as_real(self.start, "start"), as_real(self.stop, "stop")
-        if not np.isfinite(ends).all():
+        for name in ("start", "stop"):
+            object.__setattr__(self, name, as_real(getattr(self, name), name))
+        if not (np.isfinite(self.start) and np.isfinite(self.stop)):
             raise ExponentError(f"beta goes from {self.start} to {self.stop}: both must be finite")
         if as_count(self.samples, "samples") == 0:
             raise ArgumentError("samples is 0: a schedule takes at least one sample")
@@ -72,7 +74,7 @@ class BetaSchedule:
     def at(self, sampled: int) -> float:
         """Give the beta after `sampled` calls."""
         progress = min(sampled / self.samples, 1.0)
-        return min(max(self.start + (self.stop - self.start) * progress, 0.0), 1.0)
+        return min(max(self.start * (1.0 - progress) + self.stop * progress, 0.0), 1.0)
 
 
 class Sample(NamedTuple):
@@ -120,10 +122,22 @@ class Intake:
         self._kept = min(count, buffer.capacity)
         first = buffer.inserted + count - self._kept
         self._slots = _ring_slices(first, self._kept, buffer.capacity)
+        self._first_kept = buffer.inserted + count - buffer.capacity
         self.segments = [buffer._storage[slots] for slots in self._slots]
+
+    def retire(self, buffer: PrioritizedReplayBuffer) -> None:
+        """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
+        buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
+        for slots in self._slots:
+            buffer._tree[slots] = 0.0
 
     def fill(self, transitions: Records) -> None:
         """Copy `count` records, oldest first, to their places."""
+        self._open_buffer()
+        if len(transitions) != self.count:
+            raise ShapeError(
+                f"{len(transitions)} transitions are not the {self.count} of the intake"
+            )
         rows = transitions[self.count - self._kept :]
         for segment in self.segments:
             segment[...] = rows[: len(segment)]
@@ -158,17 +172,19 @@ class Intake:
         if kept.ndim:
             kept = kept.ravel()[self.count - self._kept :]
         with self._closing() as buffer:
+            ids = buffer._ids.issue(self.count)
             for slots in self._slots:
                 length = slots.stop - slots.start
                 buffer._tree[slots] = kept[:length] if kept.ndim else kept
                 kept = kept[length:] if kept.ndim else kept
-            buffer._size += self._kept
-            return buffer._ids.issue(self.count)
+            return ids
 
     def abandon(self) -> None:
         """Give up: the slots stay empty and their rows are zeroed; no id is issued."""
-        with self._closing():
-            for segment in self.segments:
+        segments = self.segments
+        with self._closing() as buffer:
+            self.retire(buffer)
+            for segment in segments:
                 segment.view(np.uint8)[...] = 0
 
     def _open_buffer(self) -> PrioritizedReplayBuffer:
@@ -178,13 +194,13 @@ class Intake:
 
     @contextmanager
     def _closing(self) -> Iterator[PrioritizedReplayBuffer]:
-        """Hold the buffer's lock for the last thing that this intake does."""
+        """Close the intake, and hold the buffer's lock for the last thing that it does."""
         with self._open_buffer()._lock:
             buffer = self._open_buffer()
-            yield buffer
             self._buffer = None
             self.segments = []
             buffer._intake = None
+            yield buffer
 
 
 class PrioritizedReplayBuffer:
@@ -242,10 +258,11 @@ class PrioritizedReplayBuffer:
         self._tree = PriorityTree(capacity, seed=seed, backend=backend)
         self._storage = _take_storage(self._tree.capacity, self._dtype)
         self._ids = Ids()
-        self._size = 0
+        self._floor = 0
         self._sampled = 0
         self._intake: Intake | None = None
         self._lock = threading.RLock()
+        hold_across_forks(self._lock)
 
     # ---- what it is ----
 
@@ -296,7 +313,7 @@ class PrioritizedReplayBuffer:
 
     def __len__(self) -> int:
         """Give the number of transitions held now."""
-        return self._size
+        return self._ids.next_number - self._oldest
 
     def __repr__(self) -> str:
         return (
@@ -330,7 +347,7 @@ class PrioritizedReplayBuffer:
         PriorityError, ShapeError
             If the priorities are not as described; nothing is added.
         IdsExhaustedError
-            If all ids of the epoch were issued.
+            If the 2**40 ids of a buffer were all issued.
 
         Notes
         -----
@@ -341,13 +358,14 @@ class PrioritizedReplayBuffer:
             masses = None
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
-            intake = self.begin_add(rows.size)
+            self._check_no_intake()
             try:
+                intake = self.begin_add(rows.size)
                 intake.fill(rows.ravel())
                 ids = intake.publish(masses)
             finally:
-                if self._intake is intake:
-                    intake.abandon()
+                if self._intake is not None:
+                    self._intake.abandon()
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
     def begin_add(self, count: int) -> Intake:
@@ -370,18 +388,19 @@ class PrioritizedReplayBuffer:
         ArgumentError
             If count is negative, or another intake is open.
         IdsExhaustedError
-            If all ids of the epoch were issued.
+            If the 2**40 ids of a buffer were all issued.
         """
         count = as_count(count, "count")
         with self._lock:
-            if self._intake is not None:
-                raise ArgumentError("an intake is open: commit or abandon it before the next")
+            self._check_no_intake()
             self._ids.check_room(count)
             intake = Intake(self, count, self._tree.max or 1.0)
-            for slots in intake._slots:
-                self._tree[slots] = 0.0
-            self._size = min(self._size, self.capacity - intake._kept)
             self._intake = intake
+            try:
+                intake.retire(self)
+            except BaseException:
+                intake.abandon()
+                raise
             return intake
 
     def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
@@ -459,11 +478,13 @@ class PrioritizedReplayBuffer:
         -----
         O(n log capacity) and one copy of each record.
         """
+        transitions = _take_rows(as_count(n, "n"), self._dtype)
         with self._lock:
             drawn = self._tree.sample(n, self.beta if beta is None else beta, stratified)
             self._sampled += 1
             ids = self._ids.of_numbers(self._numbers_of(drawn.indices))
-            return Sample(ids, *drawn, self._storage[drawn.indices])
+            np.take(self._storage, drawn.indices, out=transitions, mode="clip")
+            return Sample(ids, *drawn, transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.
@@ -504,7 +525,7 @@ class PrioritizedReplayBuffer:
         """Drop all transitions; their ids are stale, and no id is issued again. O(capacity)."""
         with self._lock:
             self._tree[:] = 0.0
-            self._size = 0
+            self._floor = self._ids.next_number
 
     # ---- checkpoints ----
 
@@ -534,7 +555,7 @@ class PrioritizedReplayBuffer:
         ----------
         path : path_like
             What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its
-            folder.
+            folder: move the folder as a whole, not a checkpoint out of it.
         backend : {"auto", "cpu", "multicore", "gpu"}
             Of the new buffer's tree.
 
@@ -577,7 +598,7 @@ class PrioritizedReplayBuffer:
             "rng_counter": np.array(counter, dtype=np.uint64),
             "rng_buffer_pos": buffer_pos,
         }
-        slices = _ring_slices(self._oldest, self._size, self.capacity)
+        slices = _ring_slices(self._oldest, len(self), self.capacity)
         datasets: dict[str, list[NDArray[Any]]] = {
             "ids/epochs": [self._ids.history],
             "tree/masses": [self._tree[slots] for slots in slices],
@@ -635,7 +656,16 @@ class PrioritizedReplayBuffer:
 
     @property
     def _oldest(self) -> int:
-        return self._ids.next_number - self._size
+        """The number of the oldest transition held; it moves on by itself as numbers are issued.
+
+        So one assignment, to `Ids.next_number`, makes new transitions held and old ones stale: an
+        exception that strikes between two statements, as Ctrl-C does, finds no state in between.
+        """
+        return max(self._floor, self._ids.next_number - self.capacity)
+
+    def _check_no_intake(self) -> None:
+        if self._intake is not None:
+            raise ArgumentError("an intake is open: commit or abandon it before the next")
 
     def _numbers_of(self, slots: Indices) -> Indices:
         newest = self._ids.next_number - 1
@@ -645,7 +675,7 @@ class PrioritizedReplayBuffer:
         tuples = _are_tuples(transitions)
         try:
             rows = np.asarray(transitions, dtype=self._dtype if tuples else None)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ArgumentTypeError(
                 f"transitions cannot be made records of {self._dtype}: {error}"
             ) from None
@@ -661,7 +691,7 @@ class PrioritizedReplayBuffer:
         self._ids = Ids(stored.datasets["ids/epochs"].read(), cursor)
         if not 0 <= size <= min(cursor, self.capacity) or self.epoch != saved["epoch"]:
             raise ValueError(f"size {size}, cursor {cursor} and epoch {saved['epoch']} do not fit")
-        self._size = size
+        self._floor = cursor - size
         self._sampled = as_count(saved["sampled"], "sampled")
         slices = _ring_slices(self._oldest, size, self.capacity)
         masses = stored.datasets["tree/masses"].read()
@@ -707,6 +737,15 @@ def _take_storage(capacity: int, dtype: np.dtype[Any]) -> Records:
         ) from None
     storage.view(np.uint8).fill(0)
     return storage
+
+
+def _take_rows(count: int, dtype: np.dtype[Any]) -> Records:
+    try:
+        return np.empty(count, dtype=dtype)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(
+            f"n is {count}: the memory cannot hold so many transitions of {dtype.itemsize} bytes"
+        ) from None
 
 
 def _same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:

@@ -46,13 +46,13 @@ from .errors import (
     CheckpointFormatError,
     ShapeError,
 )
+from .ids import MAX_EPOCH
 
 Array: TypeAlias = NDArray[Any]
 Attribute: TypeAlias = bool | int | float | str | Array
 
 FORMAT = 0
 BLOCK_SIZE = 512
-MAX_EPOCH = 2**23 - 1
 LEDGER_NAME = "libsumtree.epoch"
 
 _MAGIC = b"libsumtree checkpoint\n"
@@ -740,7 +740,7 @@ def open_epoch(path: str | os.PathLike[str], saved_epoch: int) -> int:
     """
     if type(saved_epoch) is not int or not 0 <= saved_epoch <= MAX_EPOCH:
         raise ArgumentTypeError(f"saved_epoch {saved_epoch!r} is not an int in 0 .. {MAX_EPOCH}")
-    ledger = Path(path).parent / LEDGER_NAME
+    ledger = Path(path).resolve().parent / LEDGER_NAME
     try:
         with _locked(ledger.with_name(f".{LEDGER_NAME}.lock")):
             epoch = max(_read_ledger(ledger), saved_epoch) + 1

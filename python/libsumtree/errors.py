@@ -85,7 +85,7 @@ class IdError(SumTreeError, IndexError):
 
 
 class IdsExhaustedError(SumTreeError, OverflowError):
-    """A buffer has issued all the 2**40 ids of its epoch."""
+    """A buffer has issued all of its 2**40 ids."""
 
 
 class StaleIdError(SumTreeError, LookupError):

@@ -42,7 +42,7 @@ class Ids:
         if not _is_history(table, next_number):
             raise ArgumentError(
                 f"history is {table.tolist()} before number {next_number}: it must be (epoch, its "
-                "first number) of each epoch, ascending from number 0 on"
+                "first number) of each epoch, ascending from epoch 0 and number 0 on"
             )
         self._epochs = table[:, 0].copy()
         self._starts = table[:, 1].copy()
@@ -69,7 +69,7 @@ class Ids:
         self._starts = np.append(self._starts, self.next_number)
 
     def check_room(self, count: int) -> None:
-        """Refuse to issue more ids than an epoch's numbers."""
+        """Refuse to issue more ids than there are numbers."""
         if self.next_number + count > MAX_NUMBER:
             raise IdsExhaustedError(
                 f"{count} ids were asked for where {MAX_NUMBER - self.next_number} of 2**40 are "
@@ -126,7 +126,7 @@ def _is_history(table: NDArray[Any], next_number: int) -> bool:
         return False
     epochs, starts = table[:, 0], table[:, 1]
     ascending = bool((np.diff(epochs) > 0).all() and (np.diff(starts) >= 0).all())
-    within = epochs[0] >= 0 and epochs[-1] <= MAX_EPOCH and starts[-1] <= next_number <= MAX_NUMBER
+    within = epochs[0] == 0 and epochs[-1] <= MAX_EPOCH and starts[-1] <= next_number <= MAX_NUMBER
     return bool(ascending and within and starts[0] == 0)
 
 

@@ -234,7 +234,7 @@ class Tree:
         ArgumentError
             If there is no such plane at all.
         """
-        if plane not in _PLANES:
+        if not isinstance(plane, str) or plane not in _PLANES:
             raise ArgumentError(f"plane is {plane!r}: it must be one of {names_of(_PLANES)}")
         nodes = np.empty(2 * self.padded_capacity, dtype=np.float64)
         try:
@@ -339,7 +339,7 @@ class _Summed(Tree):
         -----
         O(k log n).
         """
-        if side not in _SIDES:
+        if not isinstance(side, str) or side not in _SIDES:
             raise ArgumentError(f"side is {side!r}: it must be one of {names_of(_SIDES)}")
         array = as_doubles(targets, "targets")
         indices = np.empty(array.shape, dtype=np.int64)
@@ -449,7 +449,7 @@ class PriorityTree(_Summed):
 
     @property
     def rng_state(self) -> dict[str, Any]:
-        """The state of the draws, as ``numpy.random.Philox().state`` gives and takes it."""
+        """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same."""
         return philox.state_of(self._core.rng)
 
     @rng_state.setter

@@ -255,16 +255,16 @@ RING = [
     Mutant(
         "max after the oldest are gone",
         BUFFER,
-        "            self._size = min(self._size, self.capacity - intake._kept)\n",
-        "            self._size = min(self._size, self.capacity - intake._kept)\n"
-        "            intake._mass = self._tree.max or 1.0\n",
+        "                intake.retire(self)\n",
+        "                intake.retire(self)\n"
+        "                intake._mass = self._tree.max or 1.0\n",
         buffer_tests("add", "the_largest_mass_is_that_before_the_call"),
     ),
     Mutant(
         "retired slots are drawn",
         BUFFER,
-        "                self._tree[slots] = 0.0\n",
-        "                pass\n",
+        "            buffer._tree[slots] = 0.0\n",
+        "            pass\n",
         buffer_tests("add", "a_sample_never_gives_a_retired_slot"),
     ),
     Mutant(

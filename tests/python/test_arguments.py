@@ -451,3 +451,23 @@ def test_choices(tree: st.SumTree) -> None:
     for plane in ("min", "max"):
         with pytest.raises(KindError, match="kind of tree"):
             tree.nodes(plane)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "indices", [[np.array([True, False]), np.array([1, 2])], [np.array(True), 1]]
+)
+def test_a_bool_among_arrays_is_refused(indices: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="bool"):
+        st.SumTree(4).update(indices, 1.0)
+
+
+def test_a_masked_array_is_refused() -> None:
+    masses = np.ma.array([1.0, 2.0], mask=[False, True])
+    with pytest.raises(ArgumentTypeError, match="masses is a masked array"):
+        st.SumTree(4).update([0, 1], masses)
+
+
+@pytest.mark.parametrize("side", [["right"], None, 1])
+def test_a_side_of_any_type_is_refused(side: Any) -> None:
+    with pytest.raises(st.SumTreeError, match="side is"):
+        st.SumTree(4).find(0.0, side)

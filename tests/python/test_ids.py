@@ -115,7 +115,7 @@ def test_ids_are_integers(ids: Any) -> None:
 
 
 def test_an_epoch_has_2_to_the_40_numbers() -> None:
-    ids = Ids(history=[(7, 0)], next_number=MAX_NUMBER - 2)
+    ids = Ids(history=[(0, 0), (7, 0)], next_number=MAX_NUMBER - 2)
     ids.check_room(2)
     with pytest.raises(IdsExhaustedError, match="3 ids were asked for where 2 "):
         ids.check_room(3)

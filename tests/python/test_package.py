@@ -20,8 +20,9 @@ PACKAGE = Path(str(files("libsumtree")))
 # From the bottom up: a module imports only from those before it, or from its own layer.
 LAYERS = [
     ["_core", "errors"],
-    ["arguments", "philox", "backends", "records"],
-    ["tree", "checkpoint", "ids"],
+    ["arguments", "philox", "backends", "records", "forking"],
+    ["tree", "ids"],
+    ["checkpoint"],
     ["reference"],
     ["buffer", "verification"],
     ["__init__"],
