@@ -298,8 +298,8 @@ RING = [
     Mutant(
         "beta not clamped",
         BUFFER,
-        "return min(max(self.start + (self.stop - self.start) * progress, 0.0), 1.0)",
-        "return self.start + (self.stop - self.start) * progress",
+        "return min(max(self.start * (1.0 - progress) + self.stop * progress, 0.0), 1.0)",
+        "return self.start * (1.0 - progress) + self.stop * progress",
         buffer_tests("sample", "a_schedule_is_clamped_to_0_to_1"),
     ),
     Mutant(
