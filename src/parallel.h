@@ -47,7 +47,7 @@ __attribute__((constructor)) static void parallel_watch_forks(void) {
 }
 
 /* A thread is woken for no less than this many elements: it takes about as long as they do. */
-enum { PARALLEL_LEAST = 1024 };
+static const int64_t PARALLEL_LEAST = 1024;
 
 static inline int parallel_width(int64_t work) {
     if (work < 2 * PARALLEL_LEAST || parallel_forked) return 1;

@@ -82,7 +82,7 @@ def test_options_that_cannot_be(arguments, message):
 
 def test_a_checkpoint_that_is_not_there(tmp_path):
     given = options("--checkpoint-dir", str(tmp_path), "--resume", str(tmp_path / "no.h5"))
-    with pytest.raises(FileNotFoundError, match=r"no\.h5: there is no such file"):
+    with pytest.raises(FileNotFoundError, match=r"no\.h5 is not a file"):
         given.check()
 
 

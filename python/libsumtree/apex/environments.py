@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import UnsuitableEnvironmentError, require
+from .errors import EpisodesStoppedError, UnsuitableEnvironmentError, require
 
 #: What plays: observations, shape (B, ...), to action values, shape (B, A).
 Values = Callable[[NDArray[Any]], NDArray[np.float32]]
@@ -126,18 +126,28 @@ class GreedyEpisodes:
         self._limit = limit
         self._environments = [make_environment(spec.name) for _ in range(count)]
 
-    def play(self, q_values: Values, seeds: Sequence[int]) -> NDArray[np.float64]:
-        """Play one greedy episode for each seed and return the returns, float64, in order."""
+    def play(
+        self, q_values: Values, seeds: Sequence[int], stop: Callable[[], bool] = lambda: False
+    ) -> NDArray[np.float64]:
+        """Play one greedy episode for each seed and return the returns, float64, in order.
+
+        Raises
+        ------
+        EpisodesStoppedError
+            As soon as `stop`, asked before every step, says so.
+        """
         size = len(self._environments)
         groups = [seeds[start : start + size] for start in range(0, len(seeds), size)]
-        return np.concatenate([self._play_group(q_values, group) for group in groups])
+        return np.concatenate([self._play_group(q_values, group, stop) for group in groups])
 
     def close(self) -> None:
         """Close the environments."""
         for environment in self._environments:
             environment.close()
 
-    def _play_group(self, q_values: Values, seeds: Sequence[int]) -> NDArray[np.float64]:
+    def _play_group(
+        self, q_values: Values, seeds: Sequence[int], stop: Callable[[], bool]
+    ) -> NDArray[np.float64]:
         spec = self._spec
         observations = np.empty((len(seeds), *spec.observation_shape), spec.observation_dtype)
         for row, seed in enumerate(seeds):
@@ -145,6 +155,8 @@ class GreedyEpisodes:
         returns = np.zeros(len(seeds))
         playing = list(range(len(seeds)))
         for _ in range(self._limit):
+            if stop():
+                raise EpisodesStoppedError("stopped between two steps, as was asked for")
             values = q_values(observations[playing])
             actions = (values.argmax(axis=1) + spec.first_action).tolist()
             over = []

@@ -7,6 +7,10 @@ from importlib.util import find_spec
 from ..errors import SumTreeError
 
 
+class EpisodesStoppedError(SumTreeError):
+    """Greedy episodes were broken off, as the caller asked for."""
+
+
 class OptionError(SumTreeError, ValueError):
     """An option has a value that cannot be, or two options contradict each other."""
 

@@ -6,6 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
+from .errors import OptionError
+
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a reader, or a crash, never meets half of it.
@@ -34,17 +36,20 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def prepare_folder(path: Path) -> None:
-    """Make the folder and prove that it can be written.
+def prepare_folder(option: str, path: Path) -> None:
+    """Make the folder that an option names, and prove that it can be written.
 
     Raises
     ------
-    OSError
+    OptionError
         If it cannot be made or written.
     """
-    path.mkdir(parents=True, exist_ok=True)
     probe = path / f".probe.{secrets.token_hex(4)}"
     try:
+        path.mkdir(parents=True, exist_ok=True)
         probe.touch(exist_ok=False)
-    finally:
-        probe.unlink(missing_ok=True)
+        probe.unlink()
+    except OSError as error:
+        raise OptionError(
+            f"{option} {path} cannot be written ({error.strerror}): name a folder of yours"
+        ) from error

@@ -29,6 +29,12 @@ def _widths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(",") if part.strip())
 
 
+def _folder(text: str) -> Path:
+    if not text:
+        raise ValueError("an empty path would mean the current folder")
+    return Path(text)
+
+
 def _ratio(text: str) -> float | None:
     return None if text == "none" else float(text)
 
@@ -38,6 +44,7 @@ _EXPECTED: dict[Callable[[str], Any], str] = {
     float: "a number",
     _widths: "whole numbers with commas between, as in 128,128",
     _ratio: "a number or 'none'",
+    _folder: "the path of a folder",
 }
 
 
@@ -50,7 +57,7 @@ class ApexOptions:
     steps: int = _option(60_000, "N", "environment steps of all actors together", int)
     seed: int = _option(0, "S", "seed of environments, exploration, network and replay", int)
     output_dir: Path = _option(
-        Path("apex-output"), "DIR", "where policy.npz and learning-curve.png go", Path
+        Path("apex-output"), "DIR", "where policy.npz and learning-curve.png go", _folder
     )
     network: str = _option(DEFAULT_NETWORK, "MODULE:FACTORY", "makes the Q-network", str)
     hidden: tuple[int, ...] = _option(
@@ -83,7 +90,7 @@ class ApexOptions:
     )
     backend: str = _option("auto", "NAME", "backend of the replay buffer's tree", str)
     checkpoint_dir: Path | None = _option(
-        None, "DIR", "write checkpoints here, and go on from the last one found here", Path
+        None, "DIR", "write checkpoints here, and go on from the last one found here", _folder
     )
     checkpoint_interval: float | None = _option(
         None, "SECONDS", f"time between two checkpoints (default: {CHECKPOINT_INTERVAL:g})", float
@@ -117,7 +124,7 @@ class ApexOptions:
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise OptionError(f"{flag(name)} is {value}: it must be {least:g} to {most:g}")
+                raise OptionError(f"{flag(name)} is {value}: it must be {least} to {most}")
         if not self.hidden or min(self.hidden) < 1:
             widths = ",".join(map(str, self.hidden))
             raise OptionError(f"--hidden is {widths!r}: it must be widths above 0, as in 128,128")
@@ -145,7 +152,7 @@ class ApexOptions:
                 raise OptionError(f"--resume {self.resume} needs --checkpoint-dir")
         if self.resume not in (None, "auto", "never") and not Path(self.resume).is_file():
             raise FileNotFoundError(
-                f"--resume {self.resume}: there is no such file; give the path of a checkpoint, "
+                f"--resume {self.resume} is not a file: give the path of a checkpoint, "
                 "'auto' or 'never'"
             )
 
@@ -168,9 +175,13 @@ _POSITIVE = (
     "timeout",
 )
 _RANGES = {
-    "gamma": (0.0, 1.0),
-    "alpha": (0.0, math.inf),
-    "beta": (0.0, 1.0),
+    "gamma": (0, 1),
+    "alpha": (0, math.inf),
+    "actors": (1, 4096),
+    "n_step": (1, 1000),
+    "batch_size": (1, 65_536),
+    "actor_batch": (1, 65_536),
+    "beta": (0, 1),
     "seed": (0, 2**63 - 1),
 }
 

@@ -122,8 +122,9 @@ def load_policy(path: Path) -> tuple[dict[str, NDArray[Any]], PolicyMetadata]:
     except OSError:
         raise
     except Exception as error:  # a damaged file fails in more ways than NumPy lists
-        reason = " ".join(str(error).split())
-        raise PolicyFileError(f"{path} is not a readable policy file: {reason}") from error
+        raise PolicyFileError(
+            f"{path} is not a readable policy file: give one that `libsumtree apex` saved"
+        ) from error
     if metadata.format > FORMAT:
         raise PolicyFileError(
             f"{path} is a policy file of format {metadata.format}; this version reads {FORMAT}"

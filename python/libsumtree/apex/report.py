@@ -28,6 +28,7 @@ def summary(
     training: Training,
     progress: Progress,
     signal: str | None,
+    saved: bool,
 ) -> str:
     """Return the lines that end a run, but for the last."""
     best, counters = training.best, training.counters()
@@ -46,7 +47,8 @@ def summary(
     if counters.inserted < options.steps:
         cause = signal or "a signal to another rank"
         rest = options.steps - counters.inserted
-        again = "; the same command goes on from the checkpoint" if options.checkpoint_dir else ""
+        resumable = saved and options.checkpoint_dir is not None
+        again = "; the same command goes on from the checkpoint" if resumable else ""
         lines.insert(1, f"stopped by {cause}, {rest:,d} steps before the end{again}")
     return "\n".join(lines)
 

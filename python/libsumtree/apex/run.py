@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -34,6 +34,8 @@ FIRST_ACTOR = 2
 PROGRESS_SECONDS = 2.0
 
 BARRIER_POLL_SECONDS = 0.005
+#: Seconds that the learner has, at the end, for its last step and its last state.
+GRACE = 30.0
 
 
 def run(options: ApexOptions) -> float | None:
@@ -61,6 +63,22 @@ def run(options: ApexOptions) -> float | None:
     from ..replay import install_signal_flag
 
     comm = MPI.COMM_WORLD
+    with install_signal_flag() as flag:  # from here on: MPI had handlers of its own till now
+        spec = _agreed_spec(options, comm)
+        with _Channels(comm) as channels, _one_core():
+            if channels.rank == REPLAY_RANK:
+                _serve(options, spec, channels)
+                return None
+            done = _hear_of_replay_rank(channels)
+            network = make_network(options.network, _network_spec(options, spec))
+            if channels.rank == LEARNER_RANK:
+                return _learn(options, spec, network, channels, flag, done)
+            _act(options, spec, network, channels, flag, done)
+            return None
+
+
+def _agreed_spec(options: ApexOptions, comm: MPI.Intracomm) -> EnvironmentSpec:
+    """Return what is played, once every rank has found that it can do its part."""
     spec: EnvironmentSpec | None = None
     problem: Exception | None = None
     try:
@@ -69,17 +87,7 @@ def run(options: ApexOptions) -> float | None:
         problem = error
     agree(comm, problem)
     assert spec is not None  # agree() raised otherwise
-    with _Channels(comm) as channels:
-        if channels.rank == REPLAY_RANK:
-            _serve(options, spec, channels)
-            return None
-        done = _hear_of_replay_rank(channels)
-        with install_signal_flag() as flag, _one_core():
-            network = make_network(options.network, _network_spec(options, spec))
-            if channels.rank == LEARNER_RANK:
-                return _learn(options, spec, network, channels, flag, done)
-            _act(options, spec, network, channels, flag, done)
-            return None
+    return spec
 
 
 def refuse(error: SumTreeError) -> NoReturn:
@@ -137,9 +145,9 @@ def _prepare(options: ApexOptions, comm: MPI.Intracomm) -> EnvironmentSpec:
     make_network(options.network, _network_spec(options, spec))
     _replay_config(options, spec)
     if comm.Get_rank() == LEARNER_RANK:
-        prepare_folder(options.output_dir)
+        prepare_folder("--output-dir", options.output_dir)
     if comm.Get_rank() == REPLAY_RANK and options.checkpoint_dir is not None:
-        prepare_folder(options.checkpoint_dir)
+        prepare_folder("--checkpoint-dir", options.checkpoint_dir)
     return spec
 
 
@@ -170,6 +178,7 @@ def _replay_config(options: ApexOptions, spec: EnvironmentSpec) -> ReplayConfig:
         resume=options.resume or "auto",
         min_size_to_sample=options.learning_starts,
         samples_per_insert=options.samples_per_insert,
+        grace=GRACE,
     )
 
 
@@ -249,13 +258,18 @@ def _learn(
     training.validate_last()
     if not client.stopping:
         client.stop()
-    with suppress(CheckpointError):  # the replay rank has said it; the policy is still to be saved
+    lost: CheckpointError | None = None
+    try:
         client.close(training.state())
+    except CheckpointError as error:
+        lost = error
     progress.add_episodes(source.close(options.timeout))
     result = _finish(options, spec, network, training)
-    _say(report.summary(options, training, progress, flag.name))
+    _say(report.summary(options, training, progress, flag.name, saved=lost is None))
     _wait_for_all(channels.parameters)
     _say(report.last_line(result))
+    if lost is not None:
+        raise CheckpointError(f"the last checkpoint was not written: {lost}")
     return result
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError, CheckpointMismatchError, ReplayStopped, ReplayTimeoutError
 from .curve import LearningCurve
 from .environments import EnvironmentSpec, GreedyEpisodes
+from .errors import EpisodesStoppedError
 from .exploration import validation_seeds
 from .learner import DoubleQLearner, part
 from .progress import Counters, Progress
@@ -191,10 +192,13 @@ class Training:
                 f"the checkpoint's learner state does not fit this agent: {error}"
             ) from error
 
+    def _interrupted(self) -> bool:
+        actors = self._source is not None and self._source.interrupted
+        return bool(self._flag) or self._client.stopping or actors
+
     def _over(self) -> bool:
         """Whether all steps are made and all samples are drawn that they allow."""
-        interrupted = self._source is not None and self._source.interrupted
-        if self._flag or self._client.stopping or interrupted:
+        if self._interrupted():
             return True
         options = self._options
         if not self._all_steps_made():
@@ -244,7 +248,11 @@ class Training:
 
     def _validate(self) -> None:
         learner, progress = self.learner, self._progress
-        mean = float(self._episodes.play(learner.online.q_values, self._seeds).mean())
+        try:
+            returns = self._episodes.play(learner.online.q_values, self._seeds, self._interrupted)
+        except EpisodesStoppedError:
+            return
+        mean = float(returns.mean())
         inserted = self.counters().inserted
         self._validated = learner.steps
         progress.validation_return = mean

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
 from . import apex, info, replay, verify
-from .complaints import USAGE_STATUS, Parser, complain
+from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 COMMANDS: Mapping[str, ModuleType] = {
     "info": info,
@@ -44,10 +45,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status: 0, or 2 after one line on standard error that says what was wrong.
     """
-    options = make_parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        options = make_parser().parse_args(given)
+    except UsageError as error:
+        return _refuse(error, given)
     try:
         status: int = COMMANDS[options.command].main(options)
     except (SumTreeError, OSError, ImportError) as error:
         complain(str(error))
         return USAGE_STATUS
     return status
+
+
+def _refuse(error: UsageError, given: Sequence[str]) -> int:
+    """Say what is wrong. The ranks of ``apex`` all find it; ``replay`` has others beside it."""
+    alone = "replay" in given[:1]
+    if alone or not launched_rank():
+        complain(str(error))
+    if alone and launched_rank() is not None:
+        abort_job()
+    return USAGE_STATUS

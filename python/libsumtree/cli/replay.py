@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, SumTreeError, WorldError
-from .complaints import USAGE_STATUS, complain
+from .complaints import USAGE_STATUS, abort_job, complain
 
 if TYPE_CHECKING:
     from ..replay import ReplayConfig, ReplaySummary
@@ -145,11 +143,11 @@ def main(args: argparse.Namespace) -> int:
         if comm.Get_size() == 1:
             raise
         complain(str(error))
-        time.sleep(_LAST_WORDS_SECONDS)
-        comm.Abort(USAGE_STATUS)
-        os._exit(USAGE_STATUS)  # Some MPIs return from Abort, and end this process a little later.
+        abort_job()
     print(_report(summary), flush=True)
-    return 0
+    if not summary.saved:
+        complain("the last checkpoint was not written: what came after the one before is lost")
+    return 0 if summary.saved else USAGE_STATUS
 
 
 def _config(args: argparse.Namespace) -> ReplayConfig:

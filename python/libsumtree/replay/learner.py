@@ -183,11 +183,14 @@ class LearnerClient(ReplayClient):
         request = self._requests[sequence]
         if request.n != n:
             raise ArgumentError(f"n is {n}, but the oldest request in flight is for {request.n}")
-        self._wait(lambda: request.result is not None, f"sample of {n}", timeout)
+        # What was drawn before the replay rank began to end came before it said so.
+        self._wait(lambda: request.result is not None or self.stopping, f"sample of {n}", timeout)
         self._order.popleft()
         del self._requests[sequence]
         if isinstance(request.result, SumTreeError):
             raise request.result
+        if request.result is None:
+            self._raise_if_stopping()
         assert request.result is not None
         return request.result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from .service import Service
 from .signals import StopFlag, install_signal_flag
 
 _STATE_SECONDS = 5.0
+_STATE_PATIENCE_SECONDS = 1.0
 _LAST_SENDS_SECONDS = 1.0
 
 
@@ -55,6 +57,8 @@ class ReplaySummary:
         The newest file of this service.
     restored_from : pathlib.Path, optional
         The file that it went on from.
+    saved : bool
+        Whether everything is in a checkpoint, or no checkpoint was asked for.
     silent : tuple of int
         Ranks whose client did not take its leave in time.
     """
@@ -71,6 +75,7 @@ class ReplaySummary:
     checkpoint_failures: int = 0
     last_checkpoint: Path | None = None
     restored_from: Path | None = None
+    saved: bool = True
     silent: tuple[int, ...] = ()
 
 
@@ -94,10 +99,12 @@ class ReplayRank:
 
     Notes
     -----
-    A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: at
-    once a checkpoint, for SIGKILL may follow; then every client is told, and what they have in
-    flight is taken until all have left or `ReplayConfig.grace` is over; then a last checkpoint.
-    What was acknowledged is in it.
+    A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: every
+    client is told, and a checkpoint is written as soon as a learner has sent its state, so that
+    both are of one moment; after a second, or at once where there is no learner, without it, for
+    SIGKILL may follow. What clients have in flight is taken until all have left or
+    `ReplayConfig.grace` is over; then, if anything has changed, comes a last checkpoint. What was
+    acknowledged is in it.
     """
 
     def __init__(self, comm: MPI.Intracomm, config: ReplayConfig) -> None:
@@ -177,11 +184,14 @@ class ReplayRank:
     def _end(self) -> tuple[int, ...]:
         """Take what is in flight until every client has left; return the ranks that did not."""
         say(f"ending, for {self._peers.stop_reason}")
-        self._checkpoint_if_changed()
+        begin = time.monotonic()
+        urgent = begin + (_STATE_PATIENCE_SECONDS if self._service.has_learner() else 0.0)
         self._service.begin_stop()
         backoff = Backoff(self._config.idle_sleep)
-        deadline = time.monotonic() + self._config.grace
-        while not self._all_left() and time.monotonic() < deadline:
+        while not self._all_left() and time.monotonic() < begin + self._config.grace:
+            if time.monotonic() >= urgent:
+                self._checkpoint_if_changed()
+                urgent = math.inf
             busy = self._service.turn()
             self._answer_learner()
             backoff.turn(busy)
@@ -215,6 +225,7 @@ class ReplayRank:
             checkpoint_failures=self._failures,
             last_checkpoint=self._last,
             restored_from=self._restored_from,
+            saved=self._folder is None or self._marks() == self._written,
             silent=silent,
         )
 

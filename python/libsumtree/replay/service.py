@@ -106,11 +106,20 @@ class Service:
 
     def tell_checkpoint_due(self) -> bool:
         """Ask a learner for its state; return whether there is one to ask."""
+        learner = self._learner()
+        if learner is not None:
+            self._channel.send(learner.rank, Message(Kind.DUE))
+        return learner is not None
+
+    def has_learner(self) -> bool:
+        """Whether a learner is there that may still send its state."""
+        return self._learner() is not None
+
+    def _learner(self) -> Peer | None:
         for peer in self._peers.members.values():
             if peer.role == Flag.LEARNER and peer.leaving is None and not peer.broken:
-                self._channel.send(peer.rank, Message(Kind.DUE))
-                return True
-        return False
+                return peer
+        return None
 
     # ---- messages ----
 

@@ -12,12 +12,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 class StopFlag:
     """Set by the first of `SIGNALS`; true once it is set.
 
-    A context manager: leaving it puts back the handlers that were there before.
+    A context manager: leaving it puts back the handlers that were there before. Where those were
+    another flag's, the two are set together, and a signal that came earlier counts.
     """
 
     def __init__(self) -> None:
         self._name: str | None = None
         self._before: dict[signal.Signals, Any] = {}
+        self._outer: StopFlag | None = None
 
     @property
     def name(self) -> str | None:
@@ -35,6 +37,10 @@ class StopFlag:
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._set)
+                outer = getattr(self._before[number], "__self__", None)
+                if isinstance(outer, StopFlag):
+                    self._outer = outer
+                    self._name = self._name or outer.name
 
     def restore(self) -> None:
         """Put back the handlers that were there before."""
@@ -45,6 +51,8 @@ class StopFlag:
     def _set(self, number: int, frame: FrameType | None) -> None:
         if self._name is None:
             self._name = signal.Signals(number).name
+        if self._outer is not None:
+            self._outer._set(number, frame)
 
     def __enter__(self) -> StopFlag:
         return self
