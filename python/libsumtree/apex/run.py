@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NoReturn
@@ -34,6 +35,7 @@ FIRST_ACTOR = 2
 PROGRESS_SECONDS = 2.0
 
 BARRIER_POLL_SECONDS = 0.005
+_SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 #: Seconds that the learner has, at the end, for its last step and its last state.
 GRACE = 30.0
 
@@ -58,12 +60,15 @@ def run(options: ApexOptions) -> float | None:
         If mpi4py is not installed.
     """
     require("mpi4py", "mpi")
+    # MPI takes signals for itself while it starts: they wait until the flag is there.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     from mpi4py import MPI
 
     from ..replay import install_signal_flag
 
     comm = MPI.COMM_WORLD
-    with install_signal_flag() as flag:  # from here on: MPI had handlers of its own till now
+    with install_signal_flag() as flag:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         spec = _agreed_spec(options, comm)
         with _Channels(comm) as channels, _one_core():
             if channels.rank == REPLAY_RANK:
