@@ -188,6 +188,22 @@ def test_refusal_ends_a_job_whose_exit_status_alone_would_not(jobs: Jobs) -> Non
     assert_refused(job, "capacity is 0")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--capacity abc --ranks 2", "argument --capacity: invalid int value: 'abc'"),
+        ("--capacity 64", "the following arguments are required: --ranks"),
+        ("--capacity 64 --ranks 2 --bogus", "unrecognized arguments: --bogus"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_ends_the_job(
+    jobs: Jobs, options: str, message: str
+) -> None:
+    """The clients wait in the start of MPI for the rank that reads it."""
+    job = jobs.command(1, [sys.executable, *CLI, *options.split(), *beside(1)])
+    assert_refused(job, message)
+
+
 def test_two_replay_ranks_are_refused(jobs: Jobs) -> None:
     job = jobs.command(2, [sys.executable, *CLI, "--capacity", "64", "--ranks", "2"])
     assert_refused(job, "rank 1 where it must be rank 0")

@@ -290,6 +290,35 @@ def test_a_checkpoint_of_another_capacity_or_network_is_refused(tmp_path):
         assert "Traceback" not in err
 
 
+def test_a_lost_checkpoint_is_no_success(tmp_path):
+    folder = tmp_path / "ck"
+    process = start(tmp_path, "--steps", "4000", "--checkpoint-dir", folder)
+    assert process.stdout.readline().startswith("Ape-X DQN")
+    shutil.rmtree(folder)
+    status, out, err = finish(process)
+    assert status == 2
+    assert LAST_LINE.fullmatch(out.splitlines()[-1])
+    assert "the same command goes on" not in out
+    assert "libsumtree: error: the last checkpoint was not written" in err
+
+
+def test_a_second_signal_does_not_break_the_end_off(tmp_path):
+    folder = tmp_path / "ck"
+    process = start(
+        tmp_path, "--steps", "400000", "--checkpoint-dir", folder, start_new_session=True
+    )
+    assert process.stdout.readline().startswith("Ape-X DQN")
+    time.sleep(1.0)
+    for _ in range(3):
+        os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.1)
+    status, out, err = finish(process)
+    assert status == 0, err
+    assert LAST_LINE.fullmatch(out.splitlines()[-1])
+    assert (tmp_path / "out" / "learning-curve.png").exists()
+    assert "learner/learner_steps" in learner_state(newest_checkpoint(folder))
+
+
 def test_one_rank_only():
     done = subprocess.run(
         [sys.executable, "-m", "libsumtree", "apex"], capture_output=True, text=True, timeout=60
