@@ -1,6 +1,6 @@
 """How many times as fast as a plain C loop: updates and descents, side by side in one process.
 
-    python tests/bench/tree.py [--leaves 2097152] [--rounds 96] [--library PATH]
+    python tests/bench/tree.py [--leaves 2097152] [--rounds 96] [--backend PATH]
 
 Both are called from the same C loop through function pointers, with other random numbers in every
 call, by turns; the fastest round of each counts. Only the ratios hold on another machine, or on
@@ -134,7 +134,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--leaves", type=int, default=2**21, help="a power of two")
     parser.add_argument("--rounds", type=int, default=96)
-    parser.add_argument("--library", type=Path, default=INSTALLED, help="a backend to time")
+    parser.add_argument("--backend", type=Path, default=INSTALLED, help="file of a backend")
     return parser.parse_args()
 
 
@@ -146,7 +146,7 @@ def main() -> int:
     found = [np.zeros(ELEMENTS, np.int64) for _ in range(2)]
     with tempfile.TemporaryDirectory() as folder:
         library = compile_plain(Path(folder))
-    backend = ctypes.CDLL(str(options.library.resolve()))
+    backend = ctypes.CDLL(str(options.backend.resolve()))
     pair = plain(library, options.leaves), ours(backend, options.leaves)
     time_update, time_find = timers(library)
     everywhere, filling = np.arange(options.leaves), rng.random(options.leaves)
@@ -160,7 +160,7 @@ def main() -> int:
         ratios.append(plainly / fast)
         print(f"{name:24} {count:6} {plainly:12.3f} {fast:12.3f} {ratios[-1]:9.2f}")
 
-    print(f"{processor()}; {options.library.name}; {options.leaves} leaves; microseconds a batch")
+    print(f"{processor()}; {options.backend.name}; {options.leaves} leaves; microseconds a batch")
     print(f"{'':24} {'batch':>6} {'plain loop':>12} {'libsumtree':>12} {'times':>9}")
     for kind in KINDS:
         for count in COUNTS:
