@@ -35,6 +35,7 @@ FIRST_ACTOR = 2
 PROGRESS_SECONDS = 2.0
 
 BARRIER_POLL_SECONDS = 0.005
+# Those of `replay.signals`, which cannot be imported before MPI has started.
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 #: Seconds that the learner has, at the end, for its last step and its last state.
 GRACE = 30.0
