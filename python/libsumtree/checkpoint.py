@@ -208,24 +208,28 @@ def write(
     _check_attributes(attributes)
     _check_names(datasets)
     shapes = {name: _common_shape(name, arrays) for name, arrays in datasets.items()}
-    target = Path(path)
-    if target.is_dir():
-        raise CheckpointError(f"cannot write checkpoint {target}: it is a folder; add a file name")
-    if not target.parent.is_dir():
-        raise CheckpointError(f"cannot write checkpoint {target}: make the folder of that file")
+    destination = Path(path)
+    if destination.is_dir():
+        raise CheckpointError(
+            f"cannot write checkpoint {destination}: it is a folder; add a file name"
+        )
+    if not destination.parent.is_dir():
+        raise CheckpointError(
+            f"cannot write checkpoint {destination}: make the folder of that file"
+        )
     try:
-        _remove_leftovers(target)
-        with _temporary_beside(target) as (file, temporary):
+        _remove_leftovers(destination)
+        with _temporary_beside(destination) as (file, temporary):
             sink = _Sink(file)
             options = {"userblock_size": BLOCK_SIZE, "libver": _LIBVER}
             with _reporting(sink), h5py.File(sink, "w", **options) as hdf5:
                 _fill(hdf5, sink, attributes, datasets, shapes)
             _seal(file)
-            temporary.replace(target)
-            _sync_folder(target.parent)
+            temporary.replace(destination)
+            _sync_folder(destination.parent)
     except OSError as error:
         raise CheckpointError(
-            f"cannot write checkpoint {target}: {error.strerror or error}"
+            f"cannot write checkpoint {destination}: {error.strerror or error}"
         ) from error
 
 
@@ -380,12 +384,14 @@ def _row_chunks(array: Array) -> Iterator[tuple[int, int]]:
 
 
 @contextlib.contextmanager
-def _temporary_beside(target: Path) -> Iterator[tuple[io.FileIO, Path]]:
-    """Create a locked temporary of `target`; on exit it is gone, unless it was renamed.
+def _temporary_beside(destination: Path) -> Iterator[tuple[io.FileIO, Path]]:
+    """Create a locked temporary of `destination`; on exit it is gone, unless it was renamed.
 
     The lock lasts as long as the process: it tells `_remove_leftovers` that the file has an owner.
     """
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    temporary = destination.with_name(
+        f".{destination.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp"
+    )
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with io.FileIO(os.open(temporary, flags, 0o600), "w+") as file:
         try:
@@ -398,10 +404,10 @@ def _temporary_beside(target: Path) -> Iterator[tuple[io.FileIO, Path]]:
             raise
 
 
-def _remove_leftovers(target: Path) -> None:
-    """Remove the temporaries of `target` that killed processes left behind."""
-    pattern = re.compile(re.escape(f".{target.name}.") + r"\d+\.[0-9a-f]{16}\.tmp")
-    for leftover in target.parent.iterdir():
+def _remove_leftovers(destination: Path) -> None:
+    """Remove the temporaries of `destination` that killed processes left behind."""
+    pattern = re.compile(re.escape(f".{destination.name}.") + r"\d+\.[0-9a-f]{16}\.tmp")
+    for leftover in destination.parent.iterdir():
         if pattern.fullmatch(leftover.name):
             with contextlib.suppress(OSError), leftover.open("rb+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -459,12 +465,12 @@ class StoredArray:
         self.read_into(values)
         return values
 
-    def read_into(self, *targets: Array) -> None:
+    def read_into(self, *arrays: Array) -> None:
         """Fill arrays with the values, one after another along axis 0.
 
         Parameters
         ----------
-        *targets : numpy.ndarray
+        *arrays : numpy.ndarray
             Writable, of this dtype; together they have this shape. They may be strided views: at
             most 8 MiB, or one row, is copied at a time.
 
@@ -473,31 +479,31 @@ class StoredArray:
         ShapeError
             dtype or shape differ; nothing is written.
         ArgumentError
-            A target is read-only; nothing is written.
+            An array is read-only; nothing is written.
         CheckpointError
             The checkpoint is closed.
         CheckpointCorruptError
             HDF5 cannot read the values.
         """
-        shape = _common_shape(self.name, targets)
-        if shape != self.shape or targets[0].dtype != self.dtype:
+        shape = _common_shape(self.name, arrays)
+        if shape != self.shape or arrays[0].dtype != self.dtype:
             raise ShapeError(
                 f"dataset {self.name!r} is {self.dtype} {self.shape}; it cannot fill "
-                f"{targets[0].dtype} {shape}"
+                f"{arrays[0].dtype} {shape}"
             )
-        if not all(target.flags.writeable for target in targets):
+        if not all(array.flags.writeable for array in arrays):
             raise ArgumentError(f"dataset {self.name!r} cannot fill a read-only array")
         if not self._dataset:
             raise CheckpointError(f"dataset {self.name!r}: its checkpoint is closed")
         start = 0
         with _hdf5_errors(f"dataset {self.name!r}"):
-            for target in targets:
-                if target.ndim == 0:
-                    target[...] = self._dataset[()]
+            for array in arrays:
+                if array.ndim == 0:
+                    array[...] = self._dataset[()]
                     continue
-                for low, high in _row_chunks(target):
-                    target[low:high] = self._dataset[start + low : start + high]
-                start += len(target)
+                for low, high in _row_chunks(array):
+                    array[low:high] = self._dataset[start + low : start + high]
+                start += len(array)
 
 
 @dataclass(frozen=True)

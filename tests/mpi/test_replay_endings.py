@@ -34,6 +34,7 @@ def test_signal_while_idle_is_a_checkpoint_and_a_clean_end(
     job.succeed()
     assert job.summary["reason"] == f"{number.name} came"
     assert job.summary["silent"] == []
+    assert job.summary["saved"] is True
     assert job.summary["inserted"] == 8 * 50
     buffer = filled(*((seed, 50) for seed in range(8)), seed=3)
     with checkpoint.read(newest(files)) as stored:
@@ -137,6 +138,7 @@ def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> 
     jobs.options["LOST_FOLDER"] = str(files)
     job = jobs.run("loses_its_folder", capacity=64, checkpoint_dir=files, clients=2)
     assert job.summary["checkpoint_failures"] >= 1
+    assert job.summary["saved"] is False
     assert "CHECKPOINT FAILED, serving on without" in job.err
 
 
@@ -162,6 +164,14 @@ def test_resume_never_starts_empty_and_spares_what_is_there(jobs: Jobs, tmp_path
     assert job.summary["inserted"] == 30
     assert before.exists()
     assert newest(files) > before
+
+
+def test_a_learner_that_comes_back_after_the_end_is_told_so(jobs: Jobs) -> None:
+    job = jobs.start("comes_back_late", capacity=64, grace=0.3)
+    job.wait_for("busy")
+    job.send(0, signal.SIGTERM)
+    job.wait_for("told", seconds=15.0)
+    job.end()
 
 
 CLI = ["-m", "mpi4py", "-m", "libsumtree", "replay"]

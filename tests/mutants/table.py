@@ -364,9 +364,8 @@ FILES = [
     Mutant(
         "in-place save",
         CHECKPOINT,
-        """target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
-        """target
+        """    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
+        """    temporary = destination
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
         file_tests("a_full_disk_keeps_the_old_file", "sigkill_leaves_the_old_file_or_the_new_one"),
     ),

@@ -6,7 +6,7 @@ import pytest
 from gymnasium import spaces
 
 from libsumtree.apex.environments import GreedyEpisodes, describe, make_environment
-from libsumtree.apex.errors import UnsuitableEnvironmentError
+from libsumtree.apex.errors import EpisodesStoppedError, UnsuitableEnvironmentError
 
 
 class Countdown(gymnasium.Env):
@@ -94,6 +94,21 @@ def test_more_episodes_than_environments_are_played_in_turns():
 def test_an_endless_episode_is_cut():
     episodes = GreedyEpisodes(describe("ApexCountdown-v0"), 1, limit=4)
     assert episodes.play(always(0), [9]).tolist() == [20.0]
+
+
+def test_episodes_stop_before_a_step_when_asked():
+    episodes = GreedyEpisodes(describe("ApexCountdown-v0"), 1)
+    answers = iter([False, False, True])
+    asked = []
+
+    def values(observations):
+        asked.append(len(observations))
+        return always(0)(observations)
+
+    with pytest.raises(EpisodesStoppedError):
+        episodes.play(values, [9], lambda: next(answers))
+    assert asked == [1, 1]
+    assert episodes.play(always(0), [3]).tolist() == [15.0]
 
 
 def test_the_same_seeds_give_the_same_returns():

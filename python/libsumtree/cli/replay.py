@@ -25,7 +25,6 @@ learner asks for it, when all clients have left, or with SIGTERM, SIGUSR1 or Ctr
 checkpoint if it has a folder for them.
 """
 
-_LAST_WORDS_SECONDS = 0.5  # Launchers drop what they have not passed on when a job aborts.
 _NEED_FOLDER = ("checkpoint_interval", "keep")
 
 

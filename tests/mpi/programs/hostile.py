@@ -121,7 +121,7 @@ def hostile_messages(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     wrong = [
         b"",
         good[:63],
-        b"XXXX" + good[4:],
+        b"BAD!" + good[4:],
         good[:4] + struct.pack("<H", 2) + good[6:],
         good[:6] + struct.pack("<H", 999) + good[8:],
         good + b"\0",

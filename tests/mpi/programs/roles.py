@@ -300,6 +300,15 @@ def other_record(comm: Comm, clients: Comm) -> None:
 # ---- failures ----
 
 
+def comes_back_late(comm: Comm, clients: Comm) -> None:
+    """Compute for longer than the grace; the word that the service ended came meanwhile."""
+    learner = LearnerClient(comm, RECORD, timeout=20.0)
+    Path("busy").touch()
+    time.sleep(1.5)
+    expect(ReplayStopped, lambda: learner.sample(4), "ending")
+    Path("told").touch()
+
+
 def fails(comm: Comm, clients: Comm) -> None:
     with ActorClient(comm, RECORD) as actor:
         actor.add(*batch(0))
