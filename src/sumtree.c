@@ -5,9 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tree.h"
+#include "kernels.h"
+#include "rules.h"
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
+
+#if defined(__clang__)
+#define COMPILER "Clang " __clang_version__
+#elif defined(__NVCOMPILER)
+#define COMPILER "NVIDIA HPC " __VERSION__
+#else
+#define COMPILER "GCC " __VERSION__
+#endif
+
+SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
+
+SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
+
+SUMTREE_EXPORT const char *sumtree_vector_level(void) { return "baseline"; }
+
+SUMTREE_EXPORT const char *sumtree_vector_levels(void) { return "baseline"; }
+
+SUMTREE_EXPORT sumtree_status sumtree_select_vector_level(const char *level) {
+    return level != NULL && strcmp(level, "baseline") == 0 ? SUMTREE_OK : SUMTREE_ARGUMENT;
+}
 
 SUMTREE_EXPORT int32_t sumtree_abi_version(void) { return SUMTREE_ABI_VERSION; }
 
@@ -45,14 +66,7 @@ static int64_t padded_capacity(int64_t capacity) {
 
 static bool is_capacity(int64_t capacity) { return capacity >= 1 && capacity <= SUMTREE_MAX_CAPACITY; }
 
-/* Page tables take 8 bytes for each page of 4 KiB, and the allocator a little: without this reserve a tree that just
- * fits is killed while its pages are taken. */
-SUMTREE_EXPORT uint64_t sumtree_memory_available(void) {
-    const uint64_t available = memory_available("");
-    if (available == UINT64_MAX) return available;
-    const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
-    return reserve < available ? available - reserve : 0;
-}
+SUMTREE_EXPORT uint64_t sumtree_memory_available(void) { return kernel_memory_available(HOST); }
 
 SUMTREE_EXPORT uint64_t sumtree_bytes(int64_t capacity, sumtree_kind kind) {
     if (!is_capacity(capacity)) return 0;
@@ -60,43 +74,42 @@ SUMTREE_EXPORT uint64_t sumtree_bytes(int64_t capacity, sumtree_kind kind) {
     return sizeof(sumtree_t) + planes * sizeof(double) * (uint64_t)padded_capacity(capacity);
 }
 
-static bool take_planes(sumtree_t *tree) {
-    const int64_t padded = tree->padded;
-    if (tree->kind != SUMTREE_KIND_MIN) tree->sum = memory_take_zeroed(2 * padded);
-    if (tree->kind == SUMTREE_KIND_MIN) tree->min = memory_take_zeroed(2 * padded);
-    if (tree->kind == SUMTREE_KIND_PRIORITY) {
-        tree->min = memory_take_zeroed(padded);
-        tree->max = memory_take_zeroed(padded);
-        return tree->sum != NULL && tree->min != NULL && tree->max != NULL;
-    }
-    return tree->sum != NULL || tree->min != NULL;
-}
+static bool is_device(int32_t device) { return device >= 0 && device < kernel_device_count(); }
 
-SUMTREE_EXPORT sumtree_status sumtree_create(int64_t capacity, sumtree_kind kind, sumtree_t **tree) {
+static sumtree_status create(int32_t device, int64_t capacity, sumtree_kind kind, sumtree_t **tree) {
     if (tree == NULL) return SUMTREE_ARGUMENT;
     *tree = NULL;
     if (kind != SUMTREE_KIND_SUM && kind != SUMTREE_KIND_MIN && kind != SUMTREE_KIND_PRIORITY) return SUMTREE_ARGUMENT;
     if (!is_capacity(capacity)) return SUMTREE_CAPACITY;
-    if (sumtree_bytes(capacity, kind) > sumtree_memory_available()) return SUMTREE_MEMORY;
+    if (device != HOST && !is_device(device)) return SUMTREE_DEVICE;
+    if (sumtree_bytes(capacity, kind) > kernel_memory_available(device)) return SUMTREE_MEMORY;
     sumtree_t *made = calloc(1, sizeof *made);
     if (made == NULL) return SUMTREE_MEMORY;
     made->capacity = capacity;
     made->padded = padded_capacity(capacity);
     made->kind = kind;
-    if (!take_planes(made)) {
-        sumtree_free(made);
-        return SUMTREE_MEMORY;
+    made->device = device;
+    const sumtree_status status = kernel_take(made);
+    if (status == SUMTREE_OK) {
+        *tree = made;
+    } else {
+        free(made);
     }
-    kernel_clear(made);
-    *tree = made;
-    return SUMTREE_OK;
+    return status;
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_create(int64_t capacity, sumtree_kind kind, sumtree_t **tree) {
+    return create(BACKEND_DEVICE, capacity, kind, tree);
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_create_on(int32_t device, int64_t capacity, sumtree_kind kind, sumtree_t **tree) {
+    if (tree != NULL) *tree = NULL;
+    return device == HOST ? SUMTREE_DEVICE : create(device, capacity, kind, tree);
 }
 
 SUMTREE_EXPORT void sumtree_free(sumtree_t *tree) {
     if (tree == NULL) return;
-    free(tree->sum);
-    free(tree->min);
-    free(tree->max);
+    kernel_release(tree);
     free(tree);
 }
 
@@ -105,6 +118,8 @@ SUMTREE_EXPORT int64_t sumtree_capacity(const sumtree_t *tree) { return tree->ca
 SUMTREE_EXPORT int64_t sumtree_padded_capacity(const sumtree_t *tree) { return tree->padded; }
 
 SUMTREE_EXPORT sumtree_kind sumtree_get_kind(const sumtree_t *tree) { return tree->kind; }
+
+SUMTREE_EXPORT int32_t sumtree_get_device(const sumtree_t *tree) { return tree->device; }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
@@ -123,7 +138,7 @@ static bool is_span(const sumtree_t *tree, int64_t start, int64_t count) {
 }
 
 static sumtree_status check_indices(const sumtree_t *tree, int64_t count, const int64_t *indices, int64_t *position) {
-    const int64_t bad = kernel_first_bad_index(tree->capacity, count, indices);
+    const int64_t bad = first_bad_index(tree->capacity, count, indices);
     return bad < 0 ? SUMTREE_OK : fail_at(SUMTREE_INDEX, bad, position);
 }
 
@@ -132,7 +147,7 @@ static sumtree_status check_masses(const sumtree_t *tree, int64_t count, const d
                                    int64_t *position) {
     const int64_t distinct = mass_step == 0 && count > 0 ? 1 : count;
     const bool any = tree->kind == SUMTREE_KIND_MIN;
-    const int64_t bad = any ? kernel_first_nan(distinct, masses) : kernel_first_bad_mass(distinct, masses);
+    const int64_t bad = any ? first_nan(distinct, masses) : first_bad_mass(distinct, masses);
     return bad < 0 ? SUMTREE_OK : fail_at(any ? SUMTREE_VALUE : SUMTREE_MASS, bad, position);
 }
 
@@ -175,15 +190,14 @@ SUMTREE_EXPORT sumtree_status sumtree_get(const sumtree_t *tree, int64_t count, 
     if (!is_batch(tree, count, indices, masses)) return SUMTREE_ARGUMENT;
     const sumtree_status status = check_indices(tree, count, indices, position);
     if (status != SUMTREE_OK) return status;
-    const double *leaf = leaves(tree);
-    for (int64_t k = 0; k < count; ++k) masses[k] = leaf[indices[k]];
+    if (count > 0) kernel_get(tree, count, indices, masses);
     return SUMTREE_OK;
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
     if (!is_batch(tree, count, masses, masses)) return SUMTREE_ARGUMENT;
     if (!is_span(tree, start, count)) return SUMTREE_RANGE;
-    if (count > 0) memcpy(masses, leaves(tree) + start, (size_t)count * sizeof(double));
+    if (count > 0) kernel_get_range(tree, start, count, masses);
     return SUMTREE_OK;
 }
 
@@ -193,7 +207,7 @@ SUMTREE_EXPORT sumtree_status sumtree_sum(const sumtree_t *tree, int64_t start, 
     if (tree == NULL || sum == NULL) return SUMTREE_ARGUMENT;
     if (tree->kind == SUMTREE_KIND_MIN) return SUMTREE_KIND;
     if (!is_range(tree, start, stop)) return SUMTREE_RANGE;
-    *sum = start == stop ? 0.0 : kernel_range_sum(tree->sum, tree->padded + start, tree->padded + stop - 1);
+    *sum = start == stop ? 0.0 : kernel_range_sum(tree, tree->padded + start, tree->padded + stop - 1);
     return SUMTREE_OK;
 }
 
@@ -201,21 +215,8 @@ SUMTREE_EXPORT sumtree_status sumtree_min(const sumtree_t *tree, int64_t start, 
     if (tree == NULL || min == NULL) return SUMTREE_ARGUMENT;
     if (tree->kind != SUMTREE_KIND_MIN) return SUMTREE_KIND;
     if (!is_range(tree, start, stop)) return SUMTREE_RANGE;
-    *min = start == stop ? INFINITY : kernel_range_min(tree->min, tree->padded + start, tree->padded + stop - 1);
+    *min = start == stop ? INFINITY : kernel_range_min(tree, tree->padded + start, tree->padded + stop - 1);
     return SUMTREE_OK;
-}
-
-/* Node i of a plane, where the min and max planes of a priority tree read their leaves from the sum plane. */
-static double node_value(const sumtree_t *tree, sumtree_plane plane, int64_t node) {
-    const bool derived = tree->kind == SUMTREE_KIND_PRIORITY && node >= tree->padded;
-    switch (plane) {
-    case SUMTREE_PLANE_MIN:
-        return derived ? positive_or_inf(tree->sum[node]) : tree->min[node];
-    case SUMTREE_PLANE_MAX:
-        return derived ? tree->sum[node] : tree->max[node];
-    default:
-        return tree->sum[node];
-    }
 }
 
 static bool has_plane(const sumtree_t *tree, sumtree_plane plane) {
@@ -233,21 +234,26 @@ static bool has_plane(const sumtree_t *tree, sumtree_plane plane) {
 SUMTREE_EXPORT sumtree_status sumtree_root(const sumtree_t *tree, sumtree_plane plane, double *value) {
     if (tree == NULL || value == NULL) return SUMTREE_ARGUMENT;
     if (!has_plane(tree, plane)) return SUMTREE_KIND;
-    *value = node_value(tree, plane, 1);
+    *value = kernel_root(tree, plane);
     return SUMTREE_OK;
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
 
-SUMTREE_EXPORT sumtree_status sumtree_find(const sumtree_t *tree, int64_t count, const double *targets,
-                                           sumtree_side side, int64_t *indices, int64_t *position) {
+static sumtree_status check_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                                 const int64_t *indices) {
     if (!is_batch(tree, count, targets, indices)) return SUMTREE_ARGUMENT;
     if (side != SUMTREE_SIDE_RIGHT && side != SUMTREE_SIDE_LEFT) return SUMTREE_ARGUMENT;
-    if (tree->kind == SUMTREE_KIND_MIN) return SUMTREE_KIND;
-    if (count == 0) return SUMTREE_OK;
-    const double total = tree->sum[1];
+    return tree->kind == SUMTREE_KIND_MIN ? SUMTREE_KIND : SUMTREE_OK;
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_find(const sumtree_t *tree, int64_t count, const double *targets,
+                                           sumtree_side side, int64_t *indices, int64_t *position) {
+    const sumtree_status status = check_find(tree, count, targets, side, indices);
+    if (status != SUMTREE_OK || count == 0) return status;
+    const double total = kernel_root(tree, SUMTREE_PLANE_SUM);
     if (total == 0.0) return SUMTREE_EMPTY;
-    const int64_t bad = kernel_first_bad_target(total, count, targets);
+    const int64_t bad = first_bad_target(total, count, targets);
     if (bad >= 0) return fail_at(SUMTREE_TARGET, bad, position);
     kernel_find(tree, count, targets, side, indices);
     return SUMTREE_OK;
@@ -267,29 +273,15 @@ static sumtree_status check_sample(const sumtree_t *tree, const sumtree_philox *
     if (count > 0 && weights == NULL) return SUMTREE_ARGUMENT;
     if (tree->kind != SUMTREE_KIND_PRIORITY) return SUMTREE_KIND;
     if (!(beta >= 0.0 && beta <= 1.0)) return SUMTREE_EXPONENT;
-    if (count > 0 && tree->sum[1] == 0.0) return SUMTREE_EMPTY;
     return SUMTREE_OK;
-}
-
-/* Turns doubles u_0, u_1, .. into targets, in place. */
-static void aim(double *targets, int64_t count, double total, bool stratified) {
-    const double below = nextafter(total, 0.0);
-    for (int64_t k = 0; k < count; ++k) {
-        const double u = stratified ? ((double)k + targets[k]) / (double)count : targets[k];
-        const double target = u * total;
-        targets[k] = target < below ? target : below;
-    }
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta,
                                              int32_t stratified, int64_t *indices, double *masses, double *weights) {
     const sumtree_status status = check_sample(tree, rng, count, beta, indices, masses, weights);
     if (status != SUMTREE_OK || count == 0) return status;
-    double *targets = weights; /* weights are written last */
-    philox_uniforms(rng, count, targets);
-    aim(targets, count, tree->sum[1], stratified != 0);
-    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
-    kernel_weigh(tree, count, node_value(tree, SUMTREE_PLANE_MIN, 1), beta, indices, masses, weights);
+    if (kernel_root(tree, SUMTREE_PLANE_SUM) == 0.0) return SUMTREE_EMPTY;
+    kernel_sample(tree, rng, count, beta, stratified != 0, indices, masses, weights);
     return SUMTREE_OK;
 }
 
@@ -309,31 +301,63 @@ SUMTREE_EXPORT sumtree_status sumtree_masses(int64_t count, const double *priori
     return SUMTREE_OK;
 }
 
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+SUMTREE_EXPORT int32_t sumtree_device_count(void) { return kernel_device_count(); }
+
+SUMTREE_EXPORT const char *sumtree_device_problem(void) { return kernel_device_problem(); }
+
+SUMTREE_EXPORT const char *sumtree_device_name(int32_t device) {
+    return is_device(device) ? kernel_device_name(device) : "";
+}
+
+SUMTREE_EXPORT uint64_t sumtree_device_memory_available(int32_t device) {
+    return is_device(device) ? kernel_memory_available(device) : 0;
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_device_allocate(int32_t device, uint64_t bytes, void **memory) {
+    if (memory == NULL) return SUMTREE_ARGUMENT;
+    *memory = NULL;
+    return is_device(device) ? kernel_device_allocate(device, bytes, memory) : SUMTREE_DEVICE;
+}
+
+SUMTREE_EXPORT void sumtree_device_release(int32_t device, void *memory) {
+    if (memory != NULL) kernel_device_release(device, memory);
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_device_update(sumtree_t *tree, int64_t count, const int64_t *indices,
+                                                    const double *masses, int64_t mass_step, int64_t *position) {
+    if (!is_batch(tree, count, indices, masses) || !is_step(mass_step)) return SUMTREE_ARGUMENT;
+    if (tree->device == HOST) return SUMTREE_DEVICE;
+    return count == 0 ? SUMTREE_OK : kernel_device_update(tree, count, indices, masses, mass_step, position);
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_device_get(const sumtree_t *tree, int64_t count, const int64_t *indices,
+                                                 double *masses, int64_t *position) {
+    if (!is_batch(tree, count, indices, masses)) return SUMTREE_ARGUMENT;
+    if (tree->device == HOST) return SUMTREE_DEVICE;
+    return count == 0 ? SUMTREE_OK : kernel_device_get(tree, count, indices, masses, position);
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_device_find(const sumtree_t *tree, int64_t count, const double *targets,
+                                                  sumtree_side side, int64_t *indices, int64_t *position) {
+    const sumtree_status status = check_find(tree, count, targets, side, indices);
+    if (status != SUMTREE_OK) return status;
+    if (tree->device == HOST) return SUMTREE_DEVICE;
+    return count == 0 ? SUMTREE_OK : kernel_device_find(tree, count, targets, side, indices, position);
+}
+
+SUMTREE_EXPORT sumtree_status sumtree_device_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count,
+                                                    double beta, int32_t stratified, int64_t *indices, double *masses,
+                                                    double *weights) {
+    const sumtree_status status = check_sample(tree, rng, count, beta, indices, masses, weights);
+    if (status != SUMTREE_OK) return status;
+    if (tree->device == HOST) return SUMTREE_DEVICE;
+    return count == 0 ? SUMTREE_OK
+                      : kernel_device_sample(tree, rng, count, beta, stratified != 0, indices, masses, weights);
+}
+
 /* ---- self-check -------------------------------------------------------------------------------------------------- */
-
-static bool same_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0; }
-
-static bool leaf_is_sound(const sumtree_t *tree, int64_t node) {
-    const bool padding = node - tree->padded >= tree->capacity;
-    if (tree->kind == SUMTREE_KIND_MIN) {
-        return padding ? same_bits(tree->min[node], INFINITY) : !isnan(tree->min[node]);
-    }
-    const double mass = tree->sum[node];
-    return padding ? same_bits(mass, 0.0) : is_mass(mass) && !signbit(mass);
-}
-
-static bool node_is_sound(const sumtree_t *tree, sumtree_plane plane, int64_t node) {
-    const double left = node_value(tree, plane, 2 * node), right = node_value(tree, plane, 2 * node + 1);
-    const double value = node_value(tree, plane, node);
-    switch (plane) {
-    case SUMTREE_PLANE_MIN:
-        return same_bits(value, smaller(left, right));
-    case SUMTREE_PLANE_MAX:
-        return same_bits(value, larger(left, right));
-    default:
-        return same_bits(value, left + right);
-    }
-}
 
 static sumtree_status corrupt_at(sumtree_plane where, int64_t bad, sumtree_plane *plane, int64_t *node) {
     if (plane != NULL) *plane = where;
@@ -342,15 +366,13 @@ static sumtree_status corrupt_at(sumtree_plane where, int64_t bad, sumtree_plane
 
 SUMTREE_EXPORT sumtree_status sumtree_validate(const sumtree_t *tree, sumtree_plane *plane, int64_t *node) {
     if (tree == NULL) return SUMTREE_ARGUMENT;
-    const sumtree_plane own = tree->kind == SUMTREE_KIND_MIN ? SUMTREE_PLANE_MIN : SUMTREE_PLANE_SUM;
-    for (int64_t i = tree->padded; i < 2 * tree->padded; ++i) {
-        if (!leaf_is_sound(tree, i)) return corrupt_at(own, i, plane, node);
-    }
+    const int64_t leaf = kernel_unsound_leaf(tree);
+    const bool min_alone = tree->kind == SUMTREE_KIND_MIN;
+    if (leaf >= 0) return corrupt_at(min_alone ? SUMTREE_PLANE_MIN : SUMTREE_PLANE_SUM, leaf, plane, node);
     for (int p = SUMTREE_PLANE_SUM; p <= SUMTREE_PLANE_MAX; ++p) {
         if (!has_plane(tree, (sumtree_plane)p)) continue;
-        for (int64_t i = tree->padded - 1; i > 0; --i) {
-            if (!node_is_sound(tree, (sumtree_plane)p, i)) return corrupt_at((sumtree_plane)p, i, plane, node);
-        }
+        const int64_t bad = kernel_unsound_node(tree, (sumtree_plane)p);
+        if (bad >= 0) return corrupt_at((sumtree_plane)p, bad, plane, node);
     }
     return SUMTREE_OK;
 }
@@ -358,7 +380,6 @@ SUMTREE_EXPORT sumtree_status sumtree_validate(const sumtree_t *tree, sumtree_pl
 SUMTREE_EXPORT sumtree_status sumtree_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
     if (tree == NULL || nodes == NULL) return SUMTREE_ARGUMENT;
     if (!has_plane(tree, plane)) return SUMTREE_KIND;
-    nodes[0] = 0.0;
-    for (int64_t i = 1; i < 2 * tree->padded; ++i) nodes[i] = node_value(tree, plane, i);
+    kernel_nodes(tree, plane, nodes);
     return SUMTREE_OK;
 }

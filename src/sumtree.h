@@ -62,7 +62,7 @@
 extern "C" {
 #endif
 
-#define SUMTREE_ABI_VERSION 1
+#define SUMTREE_ABI_VERSION 2
 #define SUMTREE_MAX_CAPACITY ((int64_t)1 << 40)
 #define SUMTREE_MAX_MASS 0x1p960 /* hexadecimal: C99, C++17 */
 
@@ -81,7 +81,8 @@ extern "C" {
     ENTRY(10, EXPONENT, "alpha must be finite and >= 0, beta in 0 .. 1")                                               \
     ENTRY(11, EMPTY, "the tree holds no positive mass")                                                                \
     ENTRY(12, KIND, "this kind of tree has no such operation")                                                         \
-    ENTRY(13, CORRUPT, "a node is not the combination of its children, or a leaf is outside its domain")
+    ENTRY(13, CORRUPT, "a node is not the combination of its children, or a leaf is outside its domain")               \
+    ENTRY(14, DEVICE, "there is no such device, or the gpu backend cannot run on it")
 
 typedef enum sumtree_status {
 #define SUMTREE_STATUS_ENUM(code, name, text) SUMTREE_##name = (code),
@@ -114,6 +115,14 @@ const char *sumtree_backend(void);
 /* The compiler that built the library, such as "GCC 12.2.0", and what its backend runs on. Static storage. */
 const char *sumtree_build(void);
 
+/* The vector units that descents are made for: "baseline", "avx2" or "avx512". The widest that the processor has is
+ * chosen when the library is loaded; every level gives the same bits. sumtree_vector_levels lists what can be selected
+ * here, separated by spaces, the widest last; sumtree_select_vector_level (ARGUMENT for any other) must run alone. Static
+ * storage. */
+const char *sumtree_vector_level(void);
+const char *sumtree_vector_levels(void);
+sumtree_status sumtree_select_vector_level(const char *level);
+
 /* The text of a status, and its name without the prefix ("MASS"); "unknown status" outside the table. Static storage.
  */
 const char *sumtree_strerror(int32_t status);
@@ -126,12 +135,19 @@ const char *sumtree_status_name(int32_t status);
  * no later call runs out. On error *tree is NULL. O(capacity). */
 sumtree_status sumtree_create(int64_t capacity, sumtree_kind kind, sumtree_t **tree);
 
+/* The same in the memory of one device; sumtree_create takes device 0 of the gpu backend, and the host otherwise.
+ * DEVICE unless 0 <= device < sumtree_device_count(). */
+sumtree_status sumtree_create_on(int32_t device, int64_t capacity, sumtree_kind kind, sumtree_t **tree);
+
 /* Accepts NULL. */
 void sumtree_free(sumtree_t *tree);
 
 int64_t sumtree_capacity(const sumtree_t *tree);
 int64_t sumtree_padded_capacity(const sumtree_t *tree);
 sumtree_kind sumtree_get_kind(const sumtree_t *tree);
+
+/* The device that holds the tree; -1: the host. */
+int32_t sumtree_get_device(const sumtree_t *tree);
 
 /* The bytes that this process may still take: what physical memory and its control groups leave, less a reserve for
  * page tables; UINT64_MAX if unknown. */
@@ -194,6 +210,39 @@ sumtree_status sumtree_uniforms(sumtree_philox *rng, int64_t count, double *unif
 /* masses[k] = priorities[k]^alpha, by the C library's pow; 0 for priority 0 whatever alpha is.
  * EXPONENT, then PRIORITY, after which masses holds nothing of use. O(count). */
 sumtree_status sumtree_masses(int64_t count, const double *priorities, double alpha, double *masses, int64_t *position);
+
+/* ---- devices: what the gpu backend has, and the others have none of ------------------------------------------------
+ *
+ * Calls of the gpu backend are serialised within a process. Those above take arrays in host memory, and those below
+ * arrays in the memory of the tree's device. Either may return before the device has finished an update; every later call
+ * on the tree comes after it. Arrays in device memory must be ready when they are passed: what the default stream was
+ * given before is. Results are complete on return. */
+
+/* How many devices trees can be made on. 0 if there is none, or none can be used: then sumtree_device_problem says why,
+ * such as "no NVIDIA driver: libcuda.so.1 cannot be loaded", and is "" otherwise. Static storage. The gpu backend never
+ * runs on the host instead, except where the environment variable LIBSUMTREE_GPU_ON_HOST is "for-tests": then device 0
+ * is the host itself. */
+int32_t sumtree_device_count(void);
+const char *sumtree_device_problem(void);
+
+/* What a device is, such as "NVIDIA H200, compute capability 9.0", and its free bytes; "" and 0 for no device. */
+const char *sumtree_device_name(int32_t device);
+uint64_t sumtree_device_memory_available(int32_t device);
+
+/* Memory of a device. MEMORY or DEVICE; on error *memory is NULL. sumtree_device_release accepts NULL. */
+sumtree_status sumtree_device_allocate(int32_t device, uint64_t bytes, void **memory);
+void sumtree_device_release(int32_t device, void *memory);
+
+/* As sumtree_update, _get, _find and _sample, with all arrays in the memory of the tree's device; *position and *rng are
+ * the host's. DEVICE for a tree in host memory. */
+sumtree_status sumtree_device_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                                     int64_t mass_step, int64_t *position);
+sumtree_status sumtree_device_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses,
+                                  int64_t *position);
+sumtree_status sumtree_device_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                                   int64_t *indices, int64_t *position);
+sumtree_status sumtree_device_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta,
+                                     int32_t stratified, int64_t *indices, double *masses, double *weights);
 
 /* ---- self-check --------------------------------------------------------------------------------------------------*/
 

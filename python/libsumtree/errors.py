@@ -76,6 +76,10 @@ class BackendError(SumTreeError, RuntimeError):
     """A backend is unknown, not installed, of another ABI version, or cannot run here."""
 
 
+class DeviceError(BackendError):
+    """There is no such device, or the gpu backend cannot run on it."""
+
+
 class VerificationError(SumTreeError, RuntimeError):
     """An installed backend does not do what the contract says."""
 
@@ -146,4 +150,5 @@ STATUS_ERRORS: dict[str, type[SumTreeError]] = {
     "EMPTY": EmptyTreeError,
     "KIND": KindError,
     "CORRUPT": CorruptTreeError,
+    "DEVICE": DeviceError,
 }

@@ -112,7 +112,7 @@ static void test_library(void) {
 /* The codes are part of the ABI: they are spelled out here, and may only be added to. */
 static void test_status_table(void) {
     static const char *const names[] = {"OK",    "ARGUMENT", "CAPACITY", "MEMORY",   "INDEX", "RANGE", "MASS",
-                                        "VALUE", "PRIORITY", "TARGET",   "EXPONENT", "EMPTY", "KIND",  "CORRUPT"};
+                                        "VALUE", "PRIORITY", "TARGET",   "EXPONENT", "EMPTY", "KIND",  "CORRUPT", "DEVICE"};
     enum { NAMES = sizeof names / sizeof names[0] };
     CHECK_INT(NAMES, SUMTREE_STATUS_COUNT);
     for (int32_t status = 0; status < SUMTREE_STATUS_COUNT; ++status) {

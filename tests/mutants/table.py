@@ -28,9 +28,14 @@ class Mutant:
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
 CHECKPOINT = "python/libsumtree/checkpoint.py"
-KERNELS, SUMTREE, TREE = "src/kernels.c", "src/sumtree.c", "src/tree.h"
+KERNELS, CHECKS, RULES, SUMTREE = (
+    "src/kernels_host.c",
+    "src/checks.c",
+    "src/rules.h",
+    "src/sumtree.c",
+)
 WEIGH = """        masses[k] = leaf[indices[k]];
-        weights[k] = pow(smallest / masses[k], beta);
+        weights[k] = weight_of(smallest, masses[k], beta);
 """
 GOES_RIGHT = "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest"
 
@@ -72,28 +77,28 @@ TREES = [
     ),
     Mutant(
         "> for >= (side right)",
-        KERNELS,
+        RULES,
         GOES_RIGHT,
         "side == SUMTREE_SIDE_RIGHT ? left_sum < rest : left_sum < rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "> for >= (side left)",
-        KERNELS,
+        RULES,
         GOES_RIGHT,
         "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum <= rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "left and right swapped in ties",
-        KERNELS,
+        RULES,
         GOES_RIGHT,
         "side != SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest",
         tree_tests("which_side_takes_a_boundary"),
     ),
     Mutant(
         "a descent enters an empty child",
-        KERNELS,
+        RULES,
         "return tree->sum[node] == 0.0 ? descend_by_the_rule",
         "return tree->sum[node] < 0.0 ? descend_by_the_rule",
         tree_tests("a_target_at_the_total_lands_on_the_last_positive_leaf"),
@@ -107,7 +112,7 @@ TREES = [
     ),
     Mutant(
         "zero leaf in min",
-        TREE,
+        RULES,
         "return mass > 0.0 ? mass : __builtin_inf();",
         "return mass >= 0.0 ? mass : __builtin_inf();",
         buffer_tests("sample", "weights_see_only_positive_masses_that_are_held_now"),
@@ -128,7 +133,7 @@ TREES = [
     ),
     Mutant(
         "NaN is a mass",
-        TREE,
+        RULES,
         "return mass >= 0.0 && mass <= SUMTREE_MAX_MASS;",
         "return !(mass < 0.0 || mass > SUMTREE_MAX_MASS);",
         tree_tests("domain_of_masses"),
@@ -142,14 +147,14 @@ TREES = [
     ),
     Mutant(
         "negative index accepted",
-        KERNELS,
+        CHECKS,
         "bad |= (uint64_t)indices[k] >= (uint64_t)capacity;",
         "bad |= indices[k] >= capacity;",
         tree_tests("a_negative_index_never_writes"),
     ),
     Mutant(
         "-0.0 stored",
-        KERNELS,
+        RULES,
         "return kind == SUMTREE_KIND_MIN ? mass : mass + 0.0;",
         "return mass;",
         tree_tests("domain_of_masses"),
@@ -168,7 +173,7 @@ TREES = [
         """        masses[k] = leaf[indices[k]];
         double least = smallest * 0.0 + masses[0];
         for (int64_t j = 0; j < count; ++j) least = fmin(least, leaf[indices[j]]);
-        weights[k] = pow(least / masses[k], beta);
+        weights[k] = weight_of(least, masses[k], beta);
 """,
         buffer_tests("sample", "the_largest_weight_over_the_whole_buffer_is_1"),
     ),
@@ -181,9 +186,9 @@ TREES = [
     ),
     Mutant(
         "strata forgotten",
-        SUMTREE,
-        "((double)k + targets[k]) / (double)count",
-        "targets[k]",
+        RULES,
+        "stratified ? ((double)k + u) / (double)count : u",
+        "u",
         buffer_tests("sample", "draws_are_those_of_numpys_philox"),
     ),
 ]

@@ -1,45 +1,52 @@
-/* The kernels: everything that walks over leaves or nodes, and everything that is done by a team.
+/* The kernels of trees in host memory: cpu, and multicore, where a team of threads does the longer batches.
  *
- * No kernel checks. A node is written only from its two children (recompute), so the order in which the nodes of one
- * level are written does not matter, and a node is written by one member of a team alone. */
-#include <math.h>
+ * A node is written only from its two children (recompute), so the order in which the nodes of one level are written
+ * does not matter, and a node is written by one member of a team alone. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels.h"
 #include "parallel.h"
-#include "tree.h"
+#include "rules.h"
 
-/* ---- the backend that these kernels make -------------------------------------------------------------------------- */
+/* ---- planes ------------------------------------------------------------------------------------------------------ */
 
-#if defined(__clang__)
-#define COMPILER "Clang " __clang_version__
-#elif defined(__NVCOMPILER)
-#define COMPILER "NVIDIA HPC " __VERSION__
-#else
-#define COMPILER "GCC " __VERSION__
-#endif
+static void clear(double *plane, int64_t nodes) {
+    for (int64_t i = 0; i < nodes; ++i) plane[i] = __builtin_inf();
+}
 
-SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
+sumtree_status kernel_take(sumtree_t *tree) {
+    const int64_t padded = tree->padded;
+    const bool summed = tree->kind != SUMTREE_KIND_MIN, all = tree->kind == SUMTREE_KIND_PRIORITY;
+    const int64_t min_nodes = all ? padded : 2 * padded;
+    if (summed) tree->sum = memory_take_zeroed(2 * padded);
+    if (!summed || all) tree->min = memory_take_zeroed(min_nodes);
+    if (all) tree->max = memory_take_zeroed(padded);
+    if ((summed && tree->sum == NULL) || ((!summed || all) && tree->min == NULL) || (all && tree->max == NULL)) {
+        kernel_release(tree);
+        return SUMTREE_MEMORY;
+    }
+    if (tree->min != NULL) clear(tree->min, min_nodes);
+    return SUMTREE_OK;
+}
 
-SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
+void kernel_release(sumtree_t *tree) {
+    free(tree->sum);
+    free(tree->min);
+    free(tree->max);
+}
+
+/* Page tables take 8 bytes for each page of 4 KiB, and the allocator a little: without this reserve a tree that just
+ * fits is killed while its pages are taken. */
+uint64_t kernel_memory_available(int32_t device) {
+    (void)device;
+    const uint64_t available = memory_available("");
+    if (available == UINT64_MAX) return available;
+    const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
+    return reserve < available ? available - reserve : 0;
+}
 
 /* ---- recompute --------------------------------------------------------------------------------------------------- */
-
-/* The rules of sumtree.h for node i. of_leaves: its children are leaves, which a priority tree's min and max planes
- * read from the sum plane. The kind is a constant wherever this is inlined. */
-SUMTREE_INLINE void recompute(const sumtree_t *tree, sumtree_kind kind, bool of_leaves, int64_t i) {
-    double *sum = tree->sum, *min = tree->min, *max = tree->max;
-    if (kind != SUMTREE_KIND_MIN) sum[i] = sum[2 * i] + sum[2 * i + 1];
-    if (kind == SUMTREE_KIND_MIN) min[i] = smaller(min[2 * i], min[2 * i + 1]);
-    if (kind == SUMTREE_KIND_PRIORITY && of_leaves) {
-        min[i] = smaller(positive_or_inf(sum[2 * i]), positive_or_inf(sum[2 * i + 1]));
-        max[i] = larger(sum[2 * i], sum[2 * i + 1]);
-    }
-    if (kind == SUMTREE_KIND_PRIORITY && !of_leaves) {
-        min[i] = smaller(min[2 * i], min[2 * i + 1]);
-        max[i] = larger(max[2 * i], max[2 * i + 1]);
-    }
-}
 
 /* Recomputes nodes first .. last, all of one level. */
 SUMTREE_INLINE void sweep(const sumtree_t *tree, sumtree_kind kind, bool of_leaves, int64_t first, int64_t last) {
@@ -120,15 +127,6 @@ SUMTREE_INLINE void ascend_range(const sumtree_t *tree, sumtree_kind kind, int64
 
 /* ---- leaves ------------------------------------------------------------------------------------------------------ */
 
-/* What a leaf stores: adding 0.0 makes -0.0 a mass of 0.0; a min tree keeps every double. */
-SUMTREE_INLINE double stored(sumtree_kind kind, double mass) { return kind == SUMTREE_KIND_MIN ? mass : mass + 0.0; }
-
-void kernel_clear(sumtree_t *tree) {
-    if (tree->min == NULL) return;
-    const int64_t nodes = tree->kind == SUMTREE_KIND_MIN ? 2 * tree->padded : tree->padded;
-    for (int64_t i = 0; i < nodes; ++i) tree->min[i] = __builtin_inf();
-}
-
 /* Written in the order of the batch, so the last of equal indices wins. */
 SUMTREE_INLINE void write_leaves(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
                                  const double *masses, int64_t mass_step) {
@@ -151,7 +149,7 @@ SUMTREE_INLINE int height_of(int64_t padded) {
 /* One member's part of an update by a team: the leaves below the nodes first_root .. last_root, which are its alone, so
  * that no two members write one node. It notes where in the batch they are, then writes them in that order. `noted` is
  * shared: each member's places follow those of the members before it, with one more to spare for the last note, which
- * is written before it is known to be one. */
+ * is written before it is known to be one: for that, member m is given noted + m. */
 SUMTREE_INLINE void update_part(const sumtree_t *tree, sumtree_kind kind, int height, int64_t first_root,
                                 int64_t last_root, int64_t count, const int64_t *indices, const double *masses,
                                 int64_t mass_step, int64_t *noted) {
@@ -160,7 +158,7 @@ SUMTREE_INLINE void update_part(const sumtree_t *tree, sumtree_kind kind, int he
     const int64_t end = ((last_root + 1) << height) - tree->padded;
     int64_t before = 0, own = 0;
     for (int64_t k = 0; k < count; ++k) before += indices[k] < first;
-    noted += before + parallel_member();
+    noted += before;
     for (int64_t k = 0; k < count; ++k) {
         noted[own] = k;
         own += (indices[k] >= first) & (indices[k] < end);
@@ -181,11 +179,11 @@ SUMTREE_INLINE void update_by_team(const sumtree_t *tree, sumtree_kind kind, int
     int height = height_of(tree->padded);
     while (height > 0 && tree->padded >> height < (int64_t)SUBTREES * width) --height;
     const int64_t roots = tree->padded >> height;
-    PARALLEL_TEAM(width) {
-        const int64_t member = parallel_member(), members = parallel_members();
-        const int64_t first_root = roots + roots * member / members;
-        const int64_t last_root = roots + roots * (member + 1) / members - 1;
-        update_part(tree, kind, height, first_root, last_root, count, indices, masses, mass_step, noted);
+    PARALLEL_MEMBERS(width)
+    for (int64_t member = 0; member < width; ++member) {
+        const int64_t first_root = roots + roots * member / width;
+        const int64_t last_root = roots + roots * (member + 1) / width - 1;
+        update_part(tree, kind, height, first_root, last_root, count, indices, masses, mass_step, noted + member);
     }
     sweep_top(tree, kind, roots >> 1);
 }
@@ -248,66 +246,7 @@ void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const do
     }
 }
 
-/* ---- checks: the first bad position of a batch, or -1; one branch-free pass, and a second only on failure ---------- */
-
-int64_t kernel_first_bad_index(int64_t capacity, int64_t count, const int64_t *indices) {
-    bool bad = false;
-    for (int64_t k = 0; k < count; ++k) bad |= (uint64_t)indices[k] >= (uint64_t)capacity;
-    if (!bad) return -1;
-    int64_t k = 0;
-    while ((uint64_t)indices[k] < (uint64_t)capacity) ++k;
-    return k;
-}
-
-int64_t kernel_first_bad_mass(int64_t count, const double *masses) {
-    bool bad = false;
-    for (int64_t k = 0; k < count; ++k) bad |= !is_mass(masses[k]);
-    if (!bad) return -1;
-    int64_t k = 0;
-    while (is_mass(masses[k])) ++k;
-    return k;
-}
-
-int64_t kernel_first_nan(int64_t count, const double *values) {
-    for (int64_t k = 0; k < count; ++k) {
-        if (isnan(values[k])) return k;
-    }
-    return -1;
-}
-
-int64_t kernel_first_bad_target(double total, int64_t count, const double *targets) {
-    for (int64_t k = 0; k < count; ++k) {
-        if (!(targets[k] >= 0.0 && targets[k] <= total)) return k;
-    }
-    return -1;
-}
-
 /* ---- descents ---------------------------------------------------------------------------------------------------- */
-
-/* The contract's rule, which looks at both children. */
-static int64_t descend_by_the_rule(const sumtree_t *tree, double target, sumtree_side side) {
-    const double *sum = tree->sum;
-    int64_t node = 1;
-    while (node < tree->padded) {
-        const double l = sum[2 * node], r = sum[2 * node + 1];
-        const bool inside = side == SUMTREE_SIDE_RIGHT ? l > target : (l >= target && l > 0.0);
-        const bool left = inside || r == 0.0;
-        target -= left ? 0.0 : l;
-        node = 2 * node + (left ? 0 : 1);
-    }
-    return node - tree->padded;
-}
-
-/* The ways below look at left sums alone. As long as a descent enters no empty child it takes the rule's steps; once in
- * an empty child it can only end in a leaf of mass 0. So a leaf of positive mass is the rule's, and for the others the
- * rule itself is followed. */
-SUMTREE_INLINE int64_t settle(const sumtree_t *tree, int64_t node, double target, sumtree_side side) {
-    return tree->sum[node] == 0.0 ? descend_by_the_rule(tree, target, side) : node - tree->padded;
-}
-
-SUMTREE_INLINE bool goes_right(double left_sum, double rest, sumtree_side side) {
-    return side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest;
-}
 
 /* With branches: the next node is fetched before it is known to be the right one. */
 SUMTREE_INLINE int64_t descend_alone(const sumtree_t *tree, sumtree_side side, double target) {
@@ -324,16 +263,6 @@ SUMTREE_INLINE int64_t descend_alone(const sumtree_t *tree, sumtree_side side, d
         }
     }
     return settle(tree, node, target, side);
-}
-
-/* x where keep, else 0.0. Masked by hand: compilers make a conditional subtraction a branch, which random descents
- * mispredict every other time. */
-SUMTREE_INLINE double masked(double x, bool keep) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    bits &= -(uint64_t)keep;
-    memcpy(&x, &bits, sizeof bits);
-    return x;
 }
 
 enum { TOGETHER = 256, ALONE = 6 };
@@ -378,9 +307,9 @@ SUMTREE_INLINE void find(const sumtree_t *tree, sumtree_side side, int64_t count
         find_part(tree, side, 0, count, targets, indices);
         return;
     }
-    PARALLEL_TEAM(width) {
-        const int64_t member = parallel_member(), members = parallel_members();
-        find_part(tree, side, count * member / members, count * (member + 1) / members, targets, indices);
+    PARALLEL_MEMBERS(width)
+    for (int64_t member = 0; member < width; ++member) {
+        find_part(tree, side, count * member / width, count * (member + 1) / width, targets, indices);
     }
 }
 
@@ -392,17 +321,33 @@ void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, su
     }
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------ */
+/* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double beta, const int64_t *indices,
-                  double *masses, double *weights) {
+/* Turns doubles u_0, u_1, .. into targets, in place. */
+static void aim(double *targets, int64_t count, double total, bool stratified) {
+    const double below = nextafter(total, 0.0);
+    for (int64_t k = 0; k < count; ++k) targets[k] = aimed(targets[k], k, count, total, below, stratified);
+}
+
+static void weigh(const sumtree_t *tree, int64_t count, double beta, const int64_t *indices, double *masses,
+                  double *weights) {
     const double *leaf = leaves(tree);
+    const double smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
     const int width = parallel_width(count);
     PARALLEL_LOOP(width)
     for (int64_t k = 0; k < count; ++k) {
         masses[k] = leaf[indices[k]];
-        weights[k] = pow(smallest / masses[k], beta);
+        weights[k] = weight_of(smallest, masses[k], beta);
     }
+}
+
+void kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
+                   int64_t *indices, double *masses, double *weights) {
+    double *targets = weights; /* weights are written last */
+    philox_uniforms(rng, count, targets);
+    aim(targets, count, tree->sum[1], stratified);
+    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
+    weigh(tree, count, beta, indices, masses, weights);
 }
 
 /* ---- reductions over the nodes first .. last of the leaf level ----------------------------------------------------
@@ -410,7 +355,8 @@ void kernel_weigh(const sumtree_t *tree, int64_t count, double smallest, double 
  * `head` and `tail` are the values of the ancestors of first and last in the tree whose leaves outside the range are
  * unset. Unset leaves add nothing, exactly, so only siblings that lie inside the range are combined, left first. */
 
-double kernel_range_sum(const double *sum, int64_t first, int64_t last) {
+double kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last) {
+    const double *sum = tree->sum;
     double head = sum[first], tail = sum[last];
     if (first == last) return head;
     for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
@@ -420,7 +366,8 @@ double kernel_range_sum(const double *sum, int64_t first, int64_t last) {
     return head + tail;
 }
 
-double kernel_range_min(const double *min, int64_t first, int64_t last) {
+double kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last) {
+    const double *min = tree->min;
     double head = min[first], tail = min[last];
     if (first == last) return head;
     for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
@@ -428,4 +375,73 @@ double kernel_range_min(const double *min, int64_t first, int64_t last) {
         if ((last & 1) == 1) tail = smaller(min[last - 1], tail);
     }
     return smaller(head, tail);
+}
+
+double kernel_root(const sumtree_t *tree, sumtree_plane plane) { return node_value(tree, plane, 1); }
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+void kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses) {
+    const double *leaf = leaves(tree);
+    for (int64_t k = 0; k < count; ++k) masses[k] = leaf[indices[k]];
+}
+
+void kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
+    memcpy(masses, leaves(tree) + start, (size_t)count * sizeof(double));
+}
+
+int64_t kernel_unsound_leaf(const sumtree_t *tree) {
+    for (int64_t i = tree->padded; i < 2 * tree->padded; ++i) {
+        if (!leaf_is_sound(tree, i)) return i;
+    }
+    return -1;
+}
+
+int64_t kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane) {
+    for (int64_t i = tree->padded - 1; i > 0; --i) {
+        if (!node_is_sound(tree, plane, i)) return i;
+    }
+    return -1;
+}
+
+void kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
+    nodes[0] = 0.0;
+    for (int64_t i = 1; i < 2 * tree->padded; ++i) nodes[i] = node_value(tree, plane, i);
+}
+
+/* ---- devices: none ------------------------------------------------------------------------------------------------ */
+
+int32_t kernel_device_count(void) { return 0; }
+const char *kernel_device_problem(void) { return "the " BACKEND_NAME " backend keeps its trees in host memory"; }
+const char *kernel_device_name(int32_t device) { return device < 0 ? "host" : ""; }
+
+sumtree_status kernel_device_allocate(int32_t device, uint64_t bytes, void **memory) {
+    (void)device, (void)bytes, (void)memory;
+    return SUMTREE_DEVICE;
+}
+
+void kernel_device_release(int32_t device, void *memory) { (void)device, (void)memory; }
+
+sumtree_status kernel_device_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                                    int64_t mass_step, int64_t *position) {
+    (void)tree, (void)count, (void)indices, (void)masses, (void)mass_step, (void)position;
+    return SUMTREE_DEVICE;
+}
+
+sumtree_status kernel_device_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses,
+                                 int64_t *position) {
+    (void)tree, (void)count, (void)indices, (void)masses, (void)position;
+    return SUMTREE_DEVICE;
+}
+
+sumtree_status kernel_device_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                                  int64_t *indices, int64_t *position) {
+    (void)tree, (void)count, (void)targets, (void)side, (void)indices, (void)position;
+    return SUMTREE_DEVICE;
+}
+
+sumtree_status kernel_device_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta,
+                                    bool stratified, int64_t *indices, double *masses, double *weights) {
+    (void)tree, (void)rng, (void)count, (void)beta, (void)stratified, (void)indices, (void)masses, (void)weights;
+    return SUMTREE_DEVICE;
 }
