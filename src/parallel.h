@@ -2,6 +2,9 @@
  * src/CMakeLists.txt.
  *
  *   BACKEND_DEVICE             where trees are made by default: a device's number, or -1, the host
+ *   BACKEND_LEAF_BYTES         what a tree takes for each leaf of the padded capacity beside its planes
+ *   PARALLEL_ROUTINE           before a function that kernels call
+ *   PARALLEL_PRODUCT(a, b)     a * b, rounded: no compiler may contract it with an addition
  *   parallel_width(work)       how many members a team for so many elements is to have; 1: not worth a team
  *   PARALLEL_MEMBERS(width)    before a loop over the members of a team, 0 .. width-1: each runs one iteration
  *   PARALLEL_LOOP(width)       before a loop whose iterations are independent, shared out among a team
@@ -17,6 +20,9 @@
 #define BACKEND_NAME "cpu"
 #define BACKEND_RUNTIME ""
 #define BACKEND_DEVICE (-1)
+#define BACKEND_LEAF_BYTES 0
+#define PARALLEL_ROUTINE
+#define PARALLEL_PRODUCT(a, b) ((a) * (b))
 #define PARALLEL_MEMBERS(width) (void)(width);
 #define PARALLEL_LOOP(width) (void)(width);
 
@@ -34,6 +40,9 @@ static inline int parallel_width(int64_t work) {
 #define BACKEND_RUNTIME ", OpenMP"
 #define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define BACKEND_DEVICE (-1)
+#define BACKEND_LEAF_BYTES 0
+#define PARALLEL_ROUTINE
+#define PARALLEL_PRODUCT(a, b) ((a) * (b))
 #define PARALLEL_MEMBERS(width) PARALLEL_PRAGMA(omp parallel for schedule(static, 1) num_threads(width))
 #define PARALLEL_LOOP(width) PARALLEL_PRAGMA(omp parallel for schedule(static) num_threads(width))
 
