@@ -71,14 +71,18 @@ SUMTREE_RULE double node_value(const sumtree_t *tree, sumtree_plane plane, int64
 
 /* ---- descents ---------------------------------------------------------------------------------------------------- */
 
-/* The contract's rule, which looks at both children. */
+/* The contract's rule, which looks at both children's sums. */
+SUMTREE_RULE bool rule_goes_left(double l, double r, double target, sumtree_side side) {
+    const bool inside = side == SUMTREE_SIDE_RIGHT ? l > target : (l >= target && l > 0.0);
+    return inside || r == 0.0;
+}
+
 PARALLEL_ROUTINE static inline int64_t descend_by_the_rule(const sumtree_t *tree, double target, sumtree_side side) {
     const double *sum = tree->sum;
     int64_t node = 1;
     while (node < tree->padded) {
         const double l = sum[2 * node], r = sum[2 * node + 1];
-        const bool inside = side == SUMTREE_SIDE_RIGHT ? l > target : (l >= target && l > 0.0);
-        const bool left = inside || r == 0.0;
+        const bool left = rule_goes_left(l, r, target, side);
         target -= left ? 0.0 : l;
         node = 2 * node + (left ? 0 : 1);
     }
