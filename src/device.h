@@ -24,7 +24,7 @@ enum {
     PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
     QUEUE = 1,                /* the OpenACC queue of everything that runs */
-    PLANES = 3
+    PLANE_COUNT = 3
 };
 
 /* Long batches from host memory travel in parts of this many elements. */
@@ -42,7 +42,7 @@ typedef struct device_reply {
     volatile uint64_t outcome; /* ticket << 32 | status << 16 | position */
     int32_t faulty;            /* the block holds the first bad place */
     int32_t empty;
-    double roots[PLANES];
+    double roots[PLANE_COUNT];
     double value;
 } device_reply;
 
@@ -97,7 +97,7 @@ struct tree_state {
     int32_t *tags;
     bool crown_due;
     bool roots_known;
-    double roots[PLANES];
+    double roots[PLANE_COUNT];
 };
 
 enum { SLOTS = 4 };

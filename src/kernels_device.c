@@ -66,7 +66,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool may_store(const sumtree_t *tree, double val
 }
 
 PARALLEL_ROUTINE SUMTREE_INLINE void report_roots(const device_call *call) {
-    for (int plane = 0; plane < PLANES; ++plane) {
+    for (int plane = 0; plane < PLANE_COUNT; ++plane) {
         const bool own = plane == SUMTREE_PLANE_SUM ? call->tree.sum != NULL
                                                     : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
         if (own) call->reply->roots[plane] = node_value(&call->tree, (sumtree_plane)plane, 1);
@@ -488,7 +488,7 @@ void launch_draws(device_block *there, int64_t count) {
             }
             if (due) {
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < 8 * PLANES; ++i) {
+                for (int32_t i = 0; i < 8 * PLANE_COUNT; ++i) {
                     const int32_t p = 8 + i % 8;
                     if (i < 8) {
                         raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
@@ -499,7 +499,7 @@ void launch_draws(device_block *there, int64_t count) {
                     }
                 }
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < PLANES; ++i) {
+                for (int32_t i = 0; i < PLANE_COUNT; ++i) {
                     if (i == 0) {
                         raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
                     } else if (tree->kind == SUMTREE_KIND_PRIORITY && i == 1) {
