@@ -151,7 +151,7 @@ static bool take_memory(device *at) {
                                owners * sizeof(int32_t),
                                owners * sizeof(int64_t),
                                owners * sizeof(double),
-                               (uint64_t)OWNERS * PLANE_COUNT * CROWN * sizeof(double)};
+                               (uint64_t)SHORT / DRAW_LANES * PLANE_COUNT * CROWN * sizeof(double)};
     for (int t = 0; t < 7 && done; ++t) done = driver_take(bytes[t], &taken[t]);
     if (!done) return false;
     for (int s = 0; s < SLOTS; ++s) at->slot[s] = pinned[s];
@@ -188,6 +188,7 @@ static device *open_device(int32_t number) {
     device *made = calloc(1, sizeof *made);
     if (made == NULL) return NULL;
     made->number = number;
+    made->draws.ticket = 1; /* none bears 0 */
     if (!driver_retain(number, &made->context) || !driver_enter(made->context)) {
         complain("device %d cannot be opened: %s", (int)number, driver_error());
         free(made);

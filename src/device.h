@@ -24,6 +24,7 @@ enum {
     CROWN = 2 * OWNERS,       /* the nodes from the root down to the owners' roots */
     PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
+    DRAW_LANES = 32,          /* a gang that is one warp needs no barriers */
     QUEUE = 1,                /* the OpenACC queue of everything that runs */
     PLANE_COUNT = 3
 };
@@ -37,10 +38,11 @@ static const int64_t TAGS_MOST = (int64_t)1 << 30;
 /* No element is bad, no node unsound. */
 static const int64_t NOWHERE = INT64_MAX;
 
-/* What kernels tell the host, in host memory: the host reads it once `outcome` bears the ticket of its call, or once the
+/* What kernels tell the host, in host memory: the host reads it once a word bears the ticket of its call, or once the
  * queue has come to its end. Owners tell the outcome when their arguments are read for good, draws when they are done. */
 typedef struct device_reply {
-    volatile uint64_t outcome; /* ticket << 32 | status << 16 | position */
+    volatile uint64_t outcome; /* of owners: ticket << 32 | status << 16 | position */
+    volatile uint64_t drawn;   /* the same of draws, whose tickets are their own */
     int32_t faulty;            /* the block holds the first bad place */
     double roots[PLANE_COUNT];
     double value;
@@ -78,7 +80,7 @@ typedef struct device_call {
     int32_t *places; /* for each owner, SHORT elements each: positions, leaves, and what those are to store */
     int64_t *owned;
     double *given;
-    double *crowns; /* for each gang of draws, PLANE_COUNT * CROWN nodes */
+    double *crowns; /* for each gang of draws, up to SHORT / DRAW_LANES of them: PLANE_COUNT * CROWN nodes */
 
     device_reply *reply;
     uint64_t ticket;
@@ -88,7 +90,10 @@ typedef struct device_call {
     int64_t bad_value;
 } device_call;
 
+/* Draws have a call of their own, which their kernel leaves as the next one like it will be: the same learner step again
+ * finds it there, and nothing is sent. */
 typedef struct device_block {
+    device_call draws;
     device_call call;
     double data[2 * SHORT]; /* short arguments from host memory: indices, then masses; or targets */
 } device_block;
@@ -109,6 +114,7 @@ typedef struct device {
     void *context;
     void *stream;
     device_block *there;       /* the block, in device memory */
+    device_call draws;         /* what the block holds of draws; its ticket is the next one in any case */
     device_block *slot[SLOTS]; /* blocks on their way, pinned; slot[sent % SLOTS] is the next */
     uint64_t sent;             /* blocks sent; those before `arrived` have left their slots */
     uint64_t arrived;
@@ -152,6 +158,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks);
 void launch_node_pass(device_block *there, int64_t blocks);
 void launch_rest(device_block *there);
 void launch_draws(device_block *there, int64_t count);
+void launch_crown_and_draws(device_block *there, int64_t count);
 void launch_get(device_block *there, int64_t count);
 void launch_range(device_block *there);
 void launch_unsound_leaf(device_block *there, int64_t nodes);

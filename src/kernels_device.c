@@ -20,7 +20,7 @@ device_block *launch_block(void) { return acc_deviceptr(&declared); }
 device_block *launch_block(void) { return NULL; }
 #endif
 
-enum { LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
+enum { OWNER_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
 
 static int gangs_for(int64_t work, int64_t each) {
     const int64_t gangs = (work + each - 1) / each;
@@ -55,8 +55,10 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
     }
 }
 
-/* The last gang of a kernel to come by tells the host. done: what gangs have written until then is to be seen first. */
-PARALLEL_ROUTINE SUMTREE_INLINE void tell_outcome(device_call *call, int64_t gangs, bool done, uint64_t outcome) {
+/* The last gang of a kernel to come by tells the host, and gets true. done: what gangs have written until then is to be
+ * seen first. */
+PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, int64_t gangs, bool done,
+                                          uint64_t outcome) {
     int32_t before;
     if (done) PARALLEL_FENCE();
     PARALLEL_PRAGMA(acc atomic capture)
@@ -64,10 +66,12 @@ PARALLEL_ROUTINE SUMTREE_INLINE void tell_outcome(device_call *call, int64_t gan
         before = call->arrived;
         call->arrived = call->arrived + 1;
     }
-    if (before == gangs - 1) {
-        if (done) PARALLEL_FENCE();
-        call->reply->outcome = call->ticket << 32 | outcome;
-    }
+    if (before != gangs - 1) return false;
+    if (done) PARALLEL_FENCE();
+    *word = call->ticket << 32 | outcome;
+    call->arrived = 0;
+    ++call->ticket;
+    return true;
 }
 
 /* ---- elements ----------------------------------------------------------------------------------------------------- */
@@ -170,16 +174,33 @@ PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int
     return status << 16 | (uint64_t)bad_value;
 }
 
+/* Which of LOOKED elements that are `apart` from one another an owner has to do with, as bits: those of its subtree, and
+ * those that are wrong. Loads come first, to wait for all of them at once. */
+enum { LOOKED = 8 };
+
+PARALLEL_ROUTINE SUMTREE_INLINE uint32_t concerned(const device_call *call, int32_t owner, int32_t climb, int64_t first,
+                                                   int64_t apart) {
+    const int64_t last = call->count - 1;
+    uint32_t bits = 0;
+#pragma GCC unroll 8
+    for (int32_t u = 0; u < LOOKED; ++u) {
+        const int64_t k = first + u * apart, place = k < last ? k : last;
+        const int64_t index = call->indices[place];
+        const double value = call->values[place * call->step];
+        const bool is = index >> climb == owner || !is_leaf_of(&call->tree, index) || !may_store(&call->tree, value);
+        bits |= (uint32_t)(is && k <= last) << u;
+    }
+    return bits;
+}
+
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, LANES)
+    PARALLEL_KERNEL(OWNERS, OWNER_LANES)
     {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
-        const int64_t count = call->count, step = call->step, padded = tree->padded;
-        const int64_t *const indices = call->indices;
-        const double *const values = call->values;
+        const int64_t apart = (call->count + LOOKED - 1) / LOOKED, padded = tree->padded;
         int32_t *const tags = call->tags;
         double *const leaf = leaves(tree);
         const int32_t climb = call->height - OWNER_DEPTH;
@@ -195,40 +216,44 @@ void launch_owners(device_block *there) {
             bad_index = NOWHERE;
             bad_value = NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
-            for (int64_t k = 0; k < count; ++k) {
-                const int64_t index = indices[k];
-                const double value = values[k * step];
-                if (!is_leaf_of(tree, index)) {
-                    keep_first(&bad_index, k);
-                } else if (!may_store(tree, value)) {
-                    keep_first(&bad_value, k);
-                } else if (index >> climb == owner) {
-                    int32_t place;
-                    keep_last(tags + index, (int32_t)k);
-                    PARALLEL_PRAGMA(acc atomic capture)
-                    {
-                        place = own;
-                        own = own + 1;
+            for (int64_t first = 0; first < apart; ++first) {
+                uint32_t bits = concerned(call, owner, climb, first, apart);
+                while (bits != 0) {
+                    const int64_t k = first + __builtin_ctz(bits) * apart;
+                    const int64_t index = call->indices[k];
+                    const double value = call->values[k * call->step];
+                    bits &= bits - 1;
+                    if (!is_leaf_of(tree, index)) {
+                        keep_first(&bad_index, k);
+                    } else if (!may_store(tree, value)) {
+                        keep_first(&bad_value, k);
+                    } else {
+                        int32_t place;
+                        keep_last(tags + index, (int32_t)k);
+                        PARALLEL_PRAGMA(acc atomic capture)
+                        {
+                            place = own;
+                            own = own + 1;
+                        }
+                        places[place] = (int32_t)k;
+                        owned[place] = index;
+                        given[place] = stored(tree->kind, value);
                     }
-                    places[place] = (int32_t)k;
-                    owned[place] = index;
-                    given[place] = stored(tree->kind, value);
                 }
             }
-            tell_outcome(call, OWNERS, false, outcome_of(call, bad_index, bad_value));
+            (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
             const bool good = bad_index == NOWHERE && bad_value == NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
             for (int32_t j = 0; j < own; ++j) {
                 if (good && tags[owned[j]] == places[j]) leaf[owned[j]] = given[j];
             }
-            PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t j = 0; j < own; ++j) tags[owned[j]] = -1;
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t s = 0; s < steps; ++s) {
                 const int32_t below = s < singles ? s : singles + 3 * (s - singles);
                 PARALLEL_PRAGMA(acc loop vector)
                 for (int32_t j = 0; j < own; ++j) {
                     const int64_t node = padded + owned[j];
+                    if (s == 0) tags[owned[j]] = -1;
                     if (s < singles) {
                         recompute(tree, tree->kind, below == 0, node >> (below + 1));
                     } else {
@@ -475,68 +500,93 @@ PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const double *c
     }
 }
 
-/* Draws, and the crown before them where it is due: recomputed by every gang for itself, and written to the tree by the
- * first. Due crowns come with at most OWNERS gangs. */
+/* Draw k of a call, whose nodes above CROWN are in sums, mins and maxs; the first of all tells the roots. */
+PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, const double *sums, const double *mins,
+                                              const double *maxs, int64_t k) {
+    const bool all = call->tree.kind == SUMTREE_KIND_PRIORITY, derived = all && call->tree.padded == 1;
+    const double total = sums[1], smallest = derived ? positive_or_inf(total) : all ? mins[1] : 0.0;
+    if (k == 0) {
+        call->reply->roots[SUMTREE_PLANE_SUM] = total;
+        call->reply->roots[SUMTREE_PLANE_MIN] = smallest;
+        call->reply->roots[SUMTREE_PLANE_MAX] = derived ? total : all ? maxs[1] : 0.0;
+    }
+    if (k >= call->count || total == 0.0) return;
+    if (call->sampling) {
+        sample_one(call, sums, total, smallest, k);
+    } else {
+        find_one(call, sums, total, k);
+    }
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE void tell_draws(device_call *call, int64_t gangs, double total) {
+    const uint64_t status = total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
+    const bool last = tell(call, &call->reply->drawn, gangs, true, status << 16);
+    if (last && call->sampling) philox_skip(&call->rng, call->count);
+}
+
 void launch_draws(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
+    PARALLEL_KERNEL(gangs_for(count, DRAW_LANES), DRAW_LANES)
     {
-        device_call *const call = &BLOCK_OF(there)->call;
+        device_call *const call = &BLOCK_OF(there)->draws;
         const sumtree_t *const tree = &call->tree;
-        const int64_t gangs = (call->count + FEW_LANES - 1) / FEW_LANES;
-        const bool due = call->crown_due, all = tree->kind == SUMTREE_KIND_PRIORITY;
+        const int64_t gangs = (call->count + DRAW_LANES - 1) / DRAW_LANES;
         PARALLEL_PRAGMA(acc loop gang)
         for (int64_t gang = 0; gang < gangs; ++gang) {
-            double *const sums = due ? call->crowns + gang * PLANE_COUNT * CROWN : tree->sum;
-            double *const mins = due ? sums + CROWN : tree->min, *const maxs = due ? sums + 2 * CROWN : tree->max;
-            if (due) {
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < OWNERS; ++i) {
-                    const int32_t p = 8 + i % 8;
-                    sums[OWNERS + i] = tree->sum[OWNERS + i];
-                    if (i < 8) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
-                    } else if (all && i < 16) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
-                    } else if (all && i < 24) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, p, eight_at(tree->max + 8 * p));
-                    }
+            PARALLEL_PRAGMA(acc loop vector)
+            for (int32_t lane = 0; lane < DRAW_LANES; ++lane) {
+                draw_one(call, tree->sum, tree->min, tree->max, gang * DRAW_LANES + lane);
+            }
+            tell_draws(call, gangs, tree->sum[1]);
+        }
+    }
+}
+
+/* The same where the crown is due: every gang recomputes it for itself, and the first writes it to the tree. */
+void launch_crown_and_draws(device_block *there, int64_t count) {
+    (void)there;
+    PARALLEL_KERNEL(gangs_for(count, DRAW_LANES), DRAW_LANES)
+    {
+        device_call *const call = &BLOCK_OF(there)->draws;
+        const sumtree_t *const tree = &call->tree;
+        const int64_t gangs = (call->count + DRAW_LANES - 1) / DRAW_LANES;
+        const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
+        PARALLEL_PRAGMA(acc loop gang)
+        for (int64_t gang = 0; gang < gangs; ++gang) {
+            double *const sums = call->crowns + gang * PLANE_COUNT * CROWN;
+            double *const mins = sums + CROWN, *const maxs = mins + CROWN;
+            PARALLEL_PRAGMA(acc loop vector)
+            for (int32_t lane = 0; lane < DRAW_LANES; ++lane) {
+                const int32_t p = 8 + lane % 8, plane = lane / 8;
+                if (plane == SUMTREE_PLANE_SUM) {
+                    raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
+                } else if (plane == SUMTREE_PLANE_MIN && all) {
+                    raise_plane(mins, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
+                } else if (plane == SUMTREE_PLANE_MAX && all) {
+                    raise_plane(maxs, SUMTREE_PLANE_MAX, p, eight_at(tree->max + 8 * p));
                 }
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < PLANE_COUNT; ++i) {
-                    if (i == SUMTREE_PLANE_SUM) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
-                    } else if (all && i == SUMTREE_PLANE_MIN) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, 1, eight_at(mins + 8));
-                    } else if (all) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, 1, eight_at(maxs + 8));
-                    }
+                for (int32_t i = OWNERS + lane; i < CROWN; i += DRAW_LANES) sums[i] = tree->sum[i];
+            }
+            PARALLEL_PRAGMA(acc loop vector)
+            for (int32_t plane = 0; plane < PLANE_COUNT; ++plane) {
+                if (plane == SUMTREE_PLANE_SUM) {
+                    raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
+                } else if (plane == SUMTREE_PLANE_MIN && all) {
+                    raise_plane(mins, SUMTREE_PLANE_MIN, 1, eight_at(mins + 8));
+                } else if (all) {
+                    raise_plane(maxs, SUMTREE_PLANE_MAX, 1, eight_at(maxs + 8));
                 }
             }
             PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t lane = 0; lane < FEW_LANES; ++lane) {
-                const int64_t k = gang * FEW_LANES + lane;
-                const bool derived = all && tree->padded == 1;
-                const double total = sums[1], smallest = derived ? positive_or_inf(total) : all ? mins[1] : 0.0;
-                if (gang == 0 && lane == 0) {
-                    call->reply->roots[SUMTREE_PLANE_SUM] = total;
-                    call->reply->roots[SUMTREE_PLANE_MIN] = smallest;
-                    call->reply->roots[SUMTREE_PLANE_MAX] = derived ? total : all ? maxs[1] : 0.0;
+            for (int32_t lane = 0; lane < DRAW_LANES; ++lane) {
+                for (int32_t i = lane; gang == 0 && i < OWNERS; i += DRAW_LANES) {
+                    if (i > 0) tree->sum[i] = sums[i];
+                    if (i > 0 && all) tree->min[i] = mins[i];
+                    if (i > 0 && all) tree->max[i] = maxs[i];
                 }
-                if (due && gang == 0 && lane > 0) {
-                    tree->sum[lane] = sums[lane];
-                    if (all) tree->min[lane] = mins[lane];
-                    if (all) tree->max[lane] = maxs[lane];
-                }
-                if (k < call->count && total > 0.0) {
-                    if (call->sampling) {
-                        sample_one(call, sums, total, smallest, k);
-                    } else {
-                        find_one(call, sums, total, k);
-                    }
-                }
+                draw_one(call, sums, mins, maxs, gang * DRAW_LANES + lane);
             }
-            tell_outcome(call, gangs, true, (uint64_t)(sums[1] == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK) << 16);
+            tell_draws(call, gangs, sums[1]);
         }
     }
 }
