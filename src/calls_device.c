@@ -77,7 +77,6 @@ static device_call call_for(device *at, const sumtree_t *tree) {
     call.places = at->places;
     call.owned = at->owned;
     call.given = at->given;
-    call.crowns = at->crowns;
     call.bad_index = NOWHERE;
     call.bad_value = NOWHERE;
     return call;
@@ -423,22 +422,32 @@ static void expect_draws(device *at, const device_call *call, bool well) {
     at->draws.ticket = call->ticket + 1;
 }
 
-/* EMPTY, TARGET or OK. A crown that is due is left to the draws, unless they are many. */
-static sumtree_status run_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets,
-                                int64_t *position) {
-    if (call->count > SHORT) settle_crown(at, tree);
+/* One try: EMPTY, or OK with faults to be looked for. */
+static sumtree_status try_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets) {
     send_draws(at, call, targets);
     at->reply->faulty = 0;
+    at->reply->undecided = 0;
     if (tree->state->crown_due) {
-        launch_crown_and_draws(at->there, call->count);
+        launch_draws_under_due_crown(at->there, call->count);
     } else {
         launch_draws(at->there, call->count);
     }
-    tree->state->crown_due = false;
     const sumtree_status status = (sumtree_status)(hear(at, &at->reply->drawn, call->ticket) >> 16);
+    expect_draws(at, call, status == SUMTREE_OK && !at->reply->faulty);
+    return status;
+}
+
+/* EMPTY, TARGET or OK. A crown that is due stays so, unless the draws are many or it must decide them. */
+static sumtree_status run_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets,
+                                int64_t *position) {
+    if (call->count > SHORT) settle_crown(at, tree);
+    sumtree_status status = try_draws(at, tree, call, targets);
+    if (at->reply->undecided) {
+        settle_crown(at, tree);
+        status = try_draws(at, tree, call, targets);
+    }
     const bool faulty = at->reply->faulty;
     note_roots(at, tree);
-    expect_draws(at, call, status == SUMTREE_OK && !faulty);
     return faulty ? first_fault(at, &at->there->draws, SUMTREE_TARGET, position) : status;
 }
 

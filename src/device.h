@@ -21,10 +21,8 @@ enum {
     OWNERS = 1 << OWNER_DEPTH,
     SHORT = 4096,             /* the longest batch that owners share out, and that travels in the block */
     CROWNED = 4096,           /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
-    CROWN = 2 * OWNERS,       /* the nodes from the root down to the owners' roots */
     PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
-    DRAW_LANES = 32,          /* a gang that is one warp needs no barriers */
     QUEUE = 1,                /* the OpenACC queue of everything that runs */
     PLANE_COUNT = 3
 };
@@ -44,6 +42,7 @@ typedef struct device_reply {
     volatile uint64_t outcome; /* of owners: ticket << 32 | status << 16 | position */
     volatile uint64_t drawn;   /* the same of draws, whose tickets are their own */
     int32_t faulty;            /* the block holds the first bad place */
+    int32_t undecided;         /* draws have met what only a crown that is not due can decide */
     double roots[PLANE_COUNT];
     double value;
 } device_reply;
@@ -80,11 +79,10 @@ typedef struct device_call {
     int32_t *places; /* for each owner, SHORT elements each: positions, leaves, and what those are to store */
     int64_t *owned;
     double *given;
-    double *crowns; /* for each gang of draws, up to SHORT / DRAW_LANES of them: PLANE_COUNT * CROWN nodes */
 
     device_reply *reply;
     uint64_t ticket;
-    int32_t arrived; /* gangs that have come to tell the outcome */
+    int32_t arrived; /* gangs or lanes that have come to tell the outcome */
     int32_t on_device;
     int64_t bad_index; /* first places, or NOWHERE */
     int64_t bad_value;
@@ -127,7 +125,6 @@ typedef struct device {
     int32_t *places;
     int64_t *owned;
     double *given;
-    double *crowns;
 } device;
 
 enum { CARGO = 1 << 20 };
@@ -158,7 +155,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks);
 void launch_node_pass(device_block *there, int64_t blocks);
 void launch_rest(device_block *there);
 void launch_draws(device_block *there, int64_t count);
-void launch_crown_and_draws(device_block *there, int64_t count);
+void launch_draws_under_due_crown(device_block *there, int64_t count);
 void launch_get(device_block *there, int64_t count);
 void launch_range(device_block *there);
 void launch_unsound_leaf(device_block *there, int64_t nodes);
