@@ -5,6 +5,11 @@
  *   parallel_width(work)       how many members a team for so many elements is to have; 1: not worth a team
  *   PARALLEL_MEMBERS(width)    before a loop over the members of a team, 0 .. width-1: each runs one iteration
  *   PARALLEL_LOOP(width)       before a loop whose iterations are independent, shared out among a team
+ *
+ * And what differs between compilers:
+ *
+ *   VECTOR_LOOP                before a loop whose iterations are independent, run side by side in vector registers
+ *   UNROLLED_LOOP              before a loop of few iterations, known when it is compiled, which work in registers
  */
 #ifndef SUMTREE_PARALLEL_H
 #define SUMTREE_PARALLEL_H
@@ -56,6 +61,17 @@ static inline int parallel_width(int64_t work) {
 
 #else
 #error "define the backend to build: SUMTREE_BACKEND_CPU or SUMTREE_BACKEND_MULTICORE"
+#endif
+
+#if defined(__clang__)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLLED_LOOP _Pragma("clang loop unroll(full)")
+#elif defined(__NVCOMPILER)
+#define VECTOR_LOOP _Pragma("ivdep")
+#define UNROLLED_LOOP
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#define UNROLLED_LOOP _Pragma("GCC unroll 8")
 #endif
 
 #endif
