@@ -1,7 +1,4 @@
-/* The kernels of trees in host memory: cpu, and multicore, where a team of threads does the longer batches.
- *
- * A node is written only from its two children (recompute), so the order in which the nodes of one level are written
- * does not matter, and a node is written by one member of a team alone. */
+/* Trees in host memory: their planes, and reading them. Updates are in updates_host.c, descents in descents_host.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,110 +41,6 @@ uint64_t kernel_memory_available(int32_t device) {
     if (available == UINT64_MAX) return available;
     const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
     return reserve < available ? available - reserve : 0;
-}
-
-/* ---- descents ---------------------------------------------------------------------------------------------------- */
-
-/* With branches: the next node is fetched before it is known to be the right one. */
-SUMTREE_INLINE int64_t descend_alone(const sumtree_t *tree, sumtree_side side, double target) {
-    const double *sum = tree->sum;
-    const int64_t padded = tree->padded;
-    int64_t node = 1;
-    double rest = target;
-    while (node < padded) {
-        node *= 2;
-        const double left_sum = sum[node];
-        if (goes_right(left_sum, rest, side)) {
-            rest -= left_sum;
-            ++node;
-        }
-    }
-    return settle(tree, node, target, side);
-}
-
-enum { TOGETHER = 256, ALONE = 6 };
-
-/* All of up to TOGETHER descents take one level, then the next: while one waits for its node, the others go on. */
-SUMTREE_INLINE void descend_together(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
-                                     int64_t *indices) {
-    const double *sum = tree->sum;
-    double rest[TOGETHER];
-    for (int64_t k = 0; k < count; ++k) {
-        rest[k] = targets[k];
-        indices[k] = 1;
-    }
-    for (int64_t width = 1; width < tree->padded; width <<= 1) {
-        for (int64_t k = 0; k < count; ++k) {
-            const double left_sum = sum[2 * indices[k]];
-            const bool right = goes_right(left_sum, rest[k], side);
-            rest[k] -= masked(left_sum, right);
-            indices[k] = 2 * indices[k] + right;
-            if (2 * width < tree->padded) __builtin_prefetch(sum + 2 * indices[k]);
-        }
-    }
-    for (int64_t k = 0; k < count; ++k) indices[k] = settle(tree, indices[k], targets[k], side);
-}
-
-SUMTREE_INLINE void find_part(const sumtree_t *tree, sumtree_side side, int64_t start, int64_t stop,
-                              const double *targets, int64_t *indices) {
-    for (int64_t k = start; k < stop; k += TOGETHER) {
-        const int64_t length = stop - k < TOGETHER ? stop - k : TOGETHER;
-        descend_together(tree, side, length, targets + k, indices + k);
-    }
-}
-
-SUMTREE_INLINE void find(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
-                         int64_t *indices) {
-    if (count < ALONE) {
-        for (int64_t k = 0; k < count; ++k) indices[k] = descend_alone(tree, side, targets[k]);
-        return;
-    }
-    const int width = parallel_width(count);
-    if (width == 1) {
-        find_part(tree, side, 0, count, targets, indices);
-        return;
-    }
-    PARALLEL_MEMBERS(width)
-    for (int64_t member = 0; member < width; ++member) {
-        find_part(tree, side, count * member / width, count * (member + 1) / width, targets, indices);
-    }
-}
-
-void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices) {
-    if (side == SUMTREE_SIDE_RIGHT) {
-        find(tree, SUMTREE_SIDE_RIGHT, count, targets, indices);
-    } else {
-        find(tree, SUMTREE_SIDE_LEFT, count, targets, indices);
-    }
-}
-
-/* ---- draws -------------------------------------------------------------------------------------------------------- */
-
-/* Turns doubles u_0, u_1, .. into targets, in place. */
-static void aim(double *targets, int64_t count, double total, bool stratified) {
-    const double below = nextafter(total, 0.0);
-    for (int64_t k = 0; k < count; ++k) targets[k] = aimed(targets[k], k, count, total, below, stratified);
-}
-
-static void weigh(const sumtree_t *tree, int64_t count, double beta, const int64_t *indices, double *masses,
-                  double *weights) {
-    const double *leaf = leaves(tree);
-    const double smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
-    const int width = parallel_width(count);
-    PARALLEL_LOOP(width)
-    for (int64_t k = 0; k < count; ++k) {
-        masses[k] = leaf[indices[k]];
-        weights[k] = weight_of(smallest, masses[k], beta);
-    }
-}
-
-void kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
-                   int64_t *indices, double *masses, double *weights) {
-    double *targets = weights; /* weights are written last */
-    philox_uniforms(rng, count, targets);
-    aim(targets, count, tree->sum[1], stratified);
-    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
-    weigh(tree, count, beta, indices, masses, weights);
 }
 
 /* ---- reductions over the nodes first .. last of the leaf level ----------------------------------------------------
