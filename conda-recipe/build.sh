@@ -4,15 +4,15 @@
 #
 #   NVHPC_ROOT   an NVIDIA HPC SDK, as in /opt/nvidia/hpc_sdk/Linux_x86_64/25.5: its nvc compiles the C library
 #   OFFLOAD_CC   else, a GCC that has nvptx offload
-#   GPU_ARCH     compute capabilities to compile for, in CMake's form for SUMTREE_GPU_ARCH
+#   GPU_ARCH     optional: compute capabilities to compile for, in CMake's form for SUMTREE_GPU_ARCH
 set -eu
 
 case $BACKENDS in
 *gpu*)
-    if [ -n "$NVHPC_ROOT" ]; then
+    if [ -n "${NVHPC_ROOT:-}" ]; then
         CC=$NVHPC_ROOT/compilers/bin/nvc
         unset CFLAGS CPPFLAGS LDFLAGS # conda's are GCC's
-    elif [ -n "$OFFLOAD_CC" ]; then
+    elif [ -n "${OFFLOAD_CC:-}" ]; then
         CC=$OFFLOAD_CC
     else
         echo "The GPU package cannot be built: set NVHPC_ROOT (an NVIDIA HPC SDK) or OFFLOAD_CC (a GCC with nvptx offload)." >&2
@@ -27,7 +27,7 @@ case $BACKENDS in
 esac
 
 set -- --config-settings=cmake.define.SUMTREE_BACKENDS="$BACKENDS"
-if [ -n "$GPU_ARCH" ]; then
+if [ -n "${GPU_ARCH:-}" ]; then
     set -- "$@" --config-settings=cmake.define.SUMTREE_GPU_ARCH="$GPU_ARCH"
 fi
 "$PYTHON" -m pip install . -vv --no-deps --no-build-isolation "$@"
