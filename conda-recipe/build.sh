@@ -4,7 +4,7 @@
 #
 #   NVHPC_ROOT   an NVIDIA HPC SDK, as in /opt/nvidia/hpc_sdk/Linux_x86_64/25.5: its nvc compiles the C library
 #   OFFLOAD_CC   else, a GCC that has nvptx offload
-#   GPU_ARCH     optional: compute capabilities to compile for, in CMake's form for SUMTREE_GPU_ARCH
+#   GPU_ARCH     optional: the least compute capability to compile for, without the dot (SUMTREE_GPU_ARCH)
 set -eu
 
 case $BACKENDS in

@@ -63,13 +63,23 @@ class Libsumtree(CMakePackage):
             # clang's OpenMP library is another package's
             self.define("CMAKE_INSTALL_RPATH_USE_LINK_PATH", True),
         ]
-        if self.spec.satisfies("+gpu") and not self.spec.satisfies("cuda_arch=none"):
-            arguments.append(self.define_from_variant("SUMTREE_GPU_ARCH", "cuda_arch"))
+        if self.gpu_arch:
+            arguments.append(self.define("SUMTREE_GPU_ARCH", self.gpu_arch))
         return arguments
 
     @property
     def backends(self):
         return ["cpu"] + [name for name in ("multicore", "gpu") if f"+{name}" in self.spec]
+
+    @property
+    def gpu_arch(self):
+        """the least of cuda_arch, which newer GPUs run too; gcc takes the next one that it knows"""
+        if self.spec.satisfies("~gpu") or self.spec.satisfies("cuda_arch=none"):
+            return None
+        least = min(int(arch.rstrip("af")) for arch in self.spec.variants["cuda_arch"].value)
+        if self.spec.satisfies("%c=gcc"):
+            least = max((arch for arch in (35, 53, 70, 75, 80) if arch <= least), default=least)
+        return str(least)
 
     @property
     def libs(self):

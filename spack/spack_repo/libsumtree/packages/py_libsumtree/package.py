@@ -78,13 +78,23 @@ class PyLibsumtree(PythonPackage):
             # clang's OpenMP library is another package's
             "cmake.define.CMAKE_INSTALL_RPATH_USE_LINK_PATH": "ON",
         }
-        if spec.satisfies("+gpu") and not spec.satisfies("cuda_arch=none"):
-            settings["cmake.define.SUMTREE_GPU_ARCH"] = ";".join(spec.variants["cuda_arch"].value)
+        if self.gpu_arch:
+            settings["cmake.define.SUMTREE_GPU_ARCH"] = self.gpu_arch
         return settings
 
     @property
     def backends(self):
         return ["cpu"] + [name for name in ("multicore", "gpu") if f"+{name}" in self.spec]
+
+    @property
+    def gpu_arch(self):
+        """the least of cuda_arch, which newer GPUs run too; gcc takes the next one that it knows"""
+        if self.spec.satisfies("~gpu") or self.spec.satisfies("cuda_arch=none"):
+            return None
+        least = min(int(arch.rstrip("af")) for arch in self.spec.variants["cuda_arch"].value)
+        if self.spec.satisfies("%c=gcc"):
+            least = max((arch for arch in (35, 53, 70, 75, 80) if arch <= least), default=least)
+        return str(least)
 
     def libsumtree(self, *arguments):
         """run the command line of the installed package, as "libsumtree ARGUMENTS" does"""
