@@ -215,6 +215,7 @@ job_again() {
 with LIBSUMTREE_RUN_DIR=$run a new job goes on"
     fi
     job_say "stopped${1:+ ($1)}: requeueing, to go on from the checkpoint"
+    trap 'exit 75' TERM INT
     job_requeue || job_fail 75 "$job_scheduler would not requeue the job; with LIBSUMTREE_RUN_DIR=$run a new one goes on"
     # The scheduler ends this shell; one that has not within the minute wants no status of it.
     sleep 60 &

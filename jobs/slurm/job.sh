@@ -27,10 +27,14 @@ job_requeue() {
     scontrol requeue "$SLURM_JOB_ID"
 }
 
-# In the grace of a preemption the job is still running; without an answer, TERM means cancelled.
+# A job that Slurm is ending by itself is COMPLETING, whatever the cause, until this script has ended: without the
+# word TimeLimit and without a new restart, somebody has cancelled it. In the grace of a preemption it is RUNNING.
 job_cancelled() {
-    case $(scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null) in
-    *' JobState=CANCELLED '*) return 0 ;;
+    local facts
+    facts=" $(scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null)" || facts=''
+    case $facts in
+    *' Reason=TimeLimit '*) return 1 ;;
+    *' JobState=CANCELLED '* | *' JobState=COMPLETING '*) [[ $facts == *" Restarts=$job_restarts "* ]] ;;
     *' JobState='*) return 1 ;;
     *) [ -n "$job_term" ] ;;
     esac
