@@ -5,6 +5,8 @@
 #   job_restarts                                how often this job was restarted; empty: count in the run directory
 #   job_minutes                                 the walltime asked for
 #   job_timer                                   yes: the scheduler sends no signal before the walltime is over
+#   job_log                                     a file in the run directory to append the output to; empty: none
+#   job_script                                  this script, to be kept in the run directory; empty: no need
 #   job_requeue                                 a command: puts this job back into its queue
 #   job_cancelled                               a command: true if the job was cancelled, and not preempted
 #
@@ -40,7 +42,7 @@ site_find() {
     local folder
     case $1 in
     */*) printf '%s\n' "$1" && return ;;
-    '' | [!A-Za-z0-9]* | *[!A-Za-z0-9._-]*) return 1 ;;
+    '' | *[!A-Za-z0-9._-]*) return 1 ;;
     esac
     while IFS= read -r folder; do
         if [ -f "$folder/$1.sh" ]; then
@@ -118,6 +120,9 @@ job_run_directory() {
     (: >"$run/.trial.$job_id" && rm "$run/.trial.$job_id") 2>/dev/null ||
         job_fail 78 "the run directory $run cannot be written"
     cd "$run" || job_fail 78 "cannot enter the run directory $run"
+    [ -z "$job_log" ] || exec >>"$job_log" 2>&1
+    [ -z "$job_script" ] || [ "$job_script" -ef job.sh ] || cp "$job_script" job.sh ||
+        job_fail 78 "the script $job_script cannot be kept in $run"
 }
 
 # Where the scheduler does not count restarts: once for each start of this job.
@@ -131,23 +136,43 @@ job_count() {
     printf '%s\n' "$job_restarts" >"$counter" || job_fail 78 "$counter cannot be written"
 }
 
+# Prints the value of --shards among the arguments: that many ranks hold the buffer; 1 unless given.
+job_shards() {
+    local shards=1
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        case $1 in
+        --shards) shards=${2-} ;;
+        --shards=*) shards=${1#--shards=} ;;
+        esac
+        shift
+    done
+    case $shards in
+    '' | 0* | *[!0-9]* | ???????*) return 1 ;;
+    esac
+    printf '%s\n' "$shards"
+}
+
 # Sets `job_command` from the arguments of the script.
 job_program() {
-    local program=$1 service=("$job_python" -m mpi4py -m libsumtree jobs rank --ranks "$job_ranks" --mark "$job_mark" --)
+    local program=$1 shards service=("$job_python" -m mpi4py -m libsumtree jobs rank --ranks "$job_ranks" --mark "$job_mark" --)
     shift
+    shards=$(job_shards "$@") || job_fail 78 '--shards must be a number above 0'
+    [ "$job_ranks" -ge "$((shards + 2))" ] ||
+        job_fail 78 "$program needs $((shards + 2)) ranks or more; the job has $job_ranks"
     case $program in
     apex)
-        [ "$job_ranks" -ge 3 ] || job_fail 78 "apex needs 3 ranks or more; the job has $job_ranks"
-        job_command=("${service[@]}" apex --actors "$((job_ranks - 2))" --output-dir "$run"
+        job_command=("${service[@]}" apex --actors "$((job_ranks - shards - 1))" --output-dir "$run"
             --checkpoint-dir "$run/checkpoints" "$@")
         ;;
-    replay) job_beside "$@" ;;
+    replay) job_beside "$shards" "$@" ;;
     *) job_fail 78 "the program is '$program': apex OPTION..., or replay OPTION... -- COMMAND..." ;;
     esac
 }
 
-# The replay rank, and beside it, as ranks 1 and up, a command of the user's.
+# The replay rank, or several, and beside them, in the other ranks, a command of the user's.
 job_beside() {
+    local shards=$1
+    shift
     service+=(replay --ranks "$job_ranks" --checkpoint-dir "$run/checkpoints")
     while [ $# -gt 0 ] && [ "$1" != -- ]; do
         service+=("$1")
@@ -156,13 +181,14 @@ job_beside() {
     [ $# -ge 2 ] || job_fail 78 'replay needs a command for the other ranks: replay OPTION... -- COMMAND...'
     shift
     # shellcheck disable=SC2016 # for the shell of each rank
-    job_command=(bash -c 'rank=${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-}}}} words=$1
-shift
+    job_command=(bash -c 'rank=${PMIX_RANK:-${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-${SLURM_PROCID:-}}}}
+shards=$1 words=$2
+shift 2
 case $rank in
-0) exec "${@:1:words}" ;;
-[1-9]*) exec "${@:words+1}" ;;
-*) echo "libsumtree: error: the launcher gives processes no rank" >&2; exit 2 ;;
-esac' rank "${#service[@]}" "${service[@]}" "$@")
+"" | *[!0-9]*) echo "libsumtree: error: the launcher gives its processes no rank" >&2; exit 2 ;;
+esac
+if [ "$rank" -lt "$shards" ]; then exec "${@:1:words}"; fi
+exec "${@:words+1}"' rank "$shards" "${#service[@]}" "${service[@]}" "$@")
 }
 
 job_forward() {
@@ -171,7 +197,7 @@ job_forward() {
 
 # TERM itself is never forwarded: mpirun would kill the ranks instead of passing it on.
 job_traps() {
-    trap 'job_usr1=yes; job_say "signalled (USR1): asking the ranks for a checkpoint"; job_forward' USR1
+    trap 'job_usr1=yes; job_say "signalled (USR1): asking the ranks for a checkpoint"; job_forward' USR1 USR2
     trap 'job_term=yes; job_say "signalled (TERM): asking the ranks for a checkpoint"; job_forward' TERM INT
 }
 

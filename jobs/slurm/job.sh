@@ -22,6 +22,8 @@ job_folder=${SLURM_SUBMIT_DIR:-$PWD}
 job_restarts=${SLURM_RESTART_COUNT:-0}
 job_minutes=60
 job_timer=no
+job_log=''
+job_script=''
 
 job_requeue() {
     scontrol requeue "$SLURM_JOB_ID"

@@ -162,16 +162,24 @@ class PrivateSlurm:
     def _daemon(self, name: str, program: str, command: list[str]) -> None:
         """Start a daemon, which puts itself into the background, and note its process id."""
         with (self.folder / f"{name}.err").open("ab") as errors:
-            done = subprocess.run(command, env=self.environment, stderr=errors, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                command, env=self.environment, stderr=errors, stdin=subprocess.DEVNULL
+            )
         pid_file = self.folder / f"{name}.pid"
         if done.returncode != 0:
             raise SlurmError(f"{program} did not start: {self.errors(name)}")
-        self._until(f"{pid_file} is there", lambda: pid_file.exists() and pid_file.read_text().strip() != "")
+        self._until(
+            f"{pid_file} is there", lambda: pid_file.exists() and pid_file.read_text().strip() != ""
+        )
         self._started.append((program, int(pid_file.read_text())))
 
     def errors(self, name: str) -> str:
         """Return the last words of a daemon."""
-        texts = [p.read_text() for p in (self.folder / f"{name}.{e}" for e in ("err", "log")) if p.exists()]
+        texts = [
+            p.read_text()
+            for p in (self.folder / f"{name}.{e}" for e in ("err", "log"))
+            if p.exists()
+        ]
         return " | ".join("".join(texts).splitlines()[-5:])
 
     def _idle(self) -> bool:
@@ -184,7 +192,9 @@ class PrivateSlurm:
         end = time.monotonic() + seconds
         while not holds():  # type: ignore[operator]
             if time.monotonic() > end:
-                raise SlurmError(f"after {seconds:g} s it is not so that {what}: {self.errors('slurmctld')}")
+                raise SlurmError(
+                    f"after {seconds:g} s it is not so that {what}: {self.errors('slurmctld')}"
+                )
             time.sleep(0.05)
 
     def stop(self) -> None:
