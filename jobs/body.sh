@@ -59,29 +59,33 @@ site_is_safe() {
 }
 
 # For sites: makes the `module` command where a batch shell has none.
+# shellcheck disable=SC2329 # called by sites
 site_modules_init() {
     local init
     type module >/dev/null 2>&1 && return
-    for init in "${LMOD_PKG:-/usr/share/lmod/lmod}/init/bash" "${MODULESHOME:-/usr/share/modules}/init/bash" \
-        /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
+    for init in ${LMOD_PKG:+"$LMOD_PKG/init/bash"} ${MODULESHOME:+"$MODULESHOME/init/bash"} \
+        /usr/share/lmod/lmod/init/bash /usr/share/modules/init/bash /etc/profile.d/modules.sh \
+        /etc/profile.d/lmod.sh /etc/profile.d/z00_lmod.sh; do
         if [ -r "$init" ]; then
             # shellcheck source=/dev/null
             . "$init" && type module >/dev/null 2>&1 && return
         fi
     done
-    job_say 'this node has no module command: neither Lmod nor Environment Modules is set up'
+    job_why='this node has no module command: neither Lmod nor Environment Modules is set up'
     return 1
 }
 
-# For sites: loads modules, and notices where `module` does not say that it failed.
+# For sites: loads modules, and notices where `module` does not say that it failed; `job_why` says which.
+# shellcheck disable=SC2329 # called by sites
 site_load() {
     local name
     site_modules_init || return 1
     for name; do
-        module load "$name" || { job_say "the module $name cannot be loaded: see module avail" && return 1; }
+        job_why="the module $name cannot be loaded: see module avail"
+        module load "$name" || return 1
         case ":${LOADEDMODULES-}:" in
         *":$name:"* | *":$name/"*) ;;
-        *) job_say "the module $name is not loaded: see module avail" && return 1 ;;
+        *) return 1 ;;
         esac
     done
 }
@@ -98,7 +102,8 @@ writable by its owner alone (chmod go-w)"
     site_setup() { :; }
     # shellcheck source=/dev/null
     . "$site" || job_fail 78 "the site $site cannot be read"
-    site_setup || job_fail 78 "the set-up of the site $site failed (see above)"
+    job_why='see above'
+    site_setup || job_fail 78 "the set-up of the site $site failed: $job_why"
     read -ra job_launch <<<"$site_launcher"
     [ "${#job_launch[@]}" -gt 0 ] || job_fail 78 "the site $site sets no site_launcher"
     job_python=$(command -v "$site_python") || job_fail 78 "the site $site gives no command '$site_python'"
@@ -191,6 +196,7 @@ if [ "$rank" -lt "$shards" ]; then exec "${@:1:words}"; fi
 exec "${@:words+1}"' rank "$shards" "${#service[@]}" "${service[@]}" "$@")
 }
 
+# shellcheck disable=SC2329 # called by traps
 job_forward() {
     [ -z "${job_pid-}" ] || kill -USR1 "$job_pid" 2>/dev/null
 }

@@ -64,7 +64,7 @@ def probe(task: Task) -> None:
         rank=comm.Get_rank(),
         size=comm.Get_size(),
         host=socket.gethostname(),
-        library=MPI.Get_library_version().splitlines()[0].strip("\0 "),
+        library=" ".join(MPI.Get_library_version().splitlines()[0].partition(",")[0].split()),
         mpi4py=version("mpi4py"),
         package=version("libsumtree"),
         pmi=next((name for name in _LAUNCHED if name in os.environ), ""),
