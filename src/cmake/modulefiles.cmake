@@ -1,7 +1,8 @@
 # Job templates and modulefiles (Tcl and Lua), for `cmake --install` and inside the Python package.
 #
 # The modulefiles find the installation from where they stand, four folders below it, so the prefix may be
-# given to `cmake --install` and the tree be moved; SUMTREE_MODULE_PREREQUISITES names the modules that must be
+# given to `cmake --install` and the tree be moved; copied elsewhere, they name the prefix.
+# SUMTREE_MODULE_PREREQUISITES names the modules that must be
 # loaded before, such as "python/3.12;openmpi/5.0".
 
 set(SUMTREE_MODULE_PREREQUISITES
@@ -27,14 +28,17 @@ foreach(module IN LISTS SUMTREE_MODULE_PREREQUISITES)
   string(APPEND SUMTREE_TCL_PREREQUISITES "prereq ${module}\n")
   string(APPEND SUMTREE_LUA_PREREQUISITES "prereq(\"${module}\")\n")
 endforeach()
-foreach(language IN ITEMS tcl lua)
-  configure_file("${CMAKE_CURRENT_LIST_DIR}/modulefile.${language}.in" "${PROJECT_BINARY_DIR}/modulefile.${language}"
-                 @ONLY)
+# The prefix is known for certain only when it is installed to: it is written in then.
+set(SUMTREE_PREFIX "@SUMTREE_PREFIX@")
+set(made "${PROJECT_BINARY_DIR}/modulefiles")
+foreach(pair IN ITEMS "tcl;${PROJECT_VERSION}" "lua;${PROJECT_VERSION}.lua")
+  list(GET pair 0 language)
+  list(GET pair 1 name)
+  configure_file("${CMAKE_CURRENT_LIST_DIR}/modulefile.${language}.in" "${made}/${language}.in" @ONLY)
+  install(CODE "set(SUMTREE_PREFIX \"\${CMAKE_INSTALL_PREFIX}\")
+                configure_file(\"${made}/${language}.in\" \"${made}/${name}\" @ONLY)" COMPONENT runtime)
+  install(FILES "${made}/${name}" DESTINATION "${SUMTREE_MODULEDIR}/libsumtree" COMPONENT runtime)
 endforeach()
-install(FILES "${PROJECT_BINARY_DIR}/modulefile.tcl" DESTINATION "${SUMTREE_MODULEDIR}/libsumtree"
-        RENAME "${PROJECT_VERSION}" COMPONENT runtime)
-install(FILES "${PROJECT_BINARY_DIR}/modulefile.lua" DESTINATION "${SUMTREE_MODULEDIR}/libsumtree"
-        RENAME "${PROJECT_VERSION}.lua" COMPONENT runtime)
 install(DIRECTORY "${jobs}" DESTINATION "${CMAKE_INSTALL_DATADIR}/libsumtree/jobs" COMPONENT runtime
         USE_SOURCE_PERMISSIONS PATTERN "environment.sh" EXCLUDE PATTERN "local.sh" EXCLUDE
         PATTERN "__pycache__" EXCLUDE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 from cluster import Cluster
 from slurm import PrivateSlurm
 
-#: Where tests/run.sh has installed the product as a site would: Python, library, modules, templates.
+#: Where tests/run.sh has installed the product as a site would: Python, library, templates.
 PREFIX_VARIABLE = "SUMTREE_JOBS_PREFIX"
+#: Set it to look at what Slurm and the jobs have written.
+KEEP_VARIABLE = "SUMTREE_JOBS_KEEP"
 
 
 @pytest.fixture(scope="session")
@@ -28,11 +31,12 @@ def prefix() -> Path:
 
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Path]:
-    """Give a folder that every user can enter; it is removed at the end."""
+    """Give a folder that every user can enter; removed at the end, unless told to keep it."""
     folder = Path(tempfile.mkdtemp(prefix="libsumtree-jobs-"))
     folder.chmod(0o755)
     yield folder
-    shutil.rmtree(folder)
+    if KEEP_VARIABLE not in os.environ:
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +70,41 @@ def mpich(ground: Path) -> Path:
     for name in ("libmpi.so", "libmpi.so.12"):
         (folder / name).symlink_to(library)
     return folder
+
+
+@pytest.fixture(scope="session")
+def environment_modules(ground: Path) -> str:
+    """Give the line that makes `module` by Environment Modules.
+
+    Debian lets it not be installed beside Lmod: its program is taken out of the package.
+    """
+    folder = ground / "environment-modules"
+    folder.mkdir()
+    subprocess.run(
+        ["apt-get", "download", "-qq", "environment-modules"],
+        cwd=folder,
+        check=True,
+    )
+    (package,) = folder.glob("*.deb")
+    subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+    program = next(path for path in folder.rglob("modulecmd.tcl") if not path.is_symlink())
+    (folder / "init").mkdir()
+    init = folder / "init" / "bash"
+    init.write_text(f'module() {{ eval "$(/usr/bin/tclsh {program} bash "$@")"; }}\n')
+    return f"export MODULESHOME={folder}; . {init}"
+
+
+@pytest.fixture(scope="session")
+def cmake_install(ground: Path) -> str:
+    """Give a program that builds the C library with options $2... and installs it to $1."""
+    checkout = Path(__file__).resolve().parents[2]
+    cmake = Path(sys.executable).with_name("cmake")
+    program = ground / "cmake-install"
+    program.write_text(
+        "#!/bin/sh\nset -eu\nprefix=$1\nshift\n"
+        f'"{cmake}" -S "{checkout}" -B "$prefix.build" -DSUMTREE_BACKENDS=cpu "$@"\n'
+        f'"{cmake}" --build "$prefix.build"\n'
+        f'"{cmake}" --install "$prefix.build" --prefix "$prefix"\n'
+    )
+    program.chmod(0o755)
+    return str(program)

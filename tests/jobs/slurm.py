@@ -38,6 +38,7 @@ AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 SlurmctldPort={port}
+FirstJobId={first}
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -153,11 +154,16 @@ class PrivateSlurm:
             host=host,
             folder=self.folder,
             port=ports[0],
+            first=1 + int.from_bytes(os.urandom(2)),  # PMIx names folders in /tmp by the job
             nodes="\n".join(lines),
             kill_wait=KILL_WAIT,
             grace=GRACE,
         )
         (self.folder / "slurm.conf").write_text(text)
+        pmix = self.folder / "pmix"
+        pmix.mkdir(mode=0o1777)
+        pmix.chmod(0o1777)
+        (self.folder / "mpi.conf").write_text(f"PMIxCliTmpDirBase={pmix}\n")
 
     def _daemon(self, name: str, program: str, command: list[str]) -> None:
         """Start a daemon, which puts itself into the background, and note its process id."""

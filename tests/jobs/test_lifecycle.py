@@ -1,15 +1,19 @@
-"""A job's whole life, on a real Slurm: signalled, cancelled, preempted, killed, and never started."""
+"""A job's whole life on a real Slurm: signalled, cancelled, preempted, killed, never started."""
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from pathlib import Path
+
+import pytest
 
 from cluster import ENDLESS, Cluster, kill
 from libsumtree import PrioritizedReplayBuffer
 
 STEPS = 24_000
+NOBODY = 65534
 FINITE = ("apex", "--steps", str(STEPS), "--samples-per-insert", "16", "--batch-size", "128")
 
 
@@ -67,6 +71,7 @@ def test_preempted_goes_on_after_the_urgent_job(cluster: Cluster) -> None:
     assert job.ended()[0] == "CANCELLED"
 
 
+@pytest.mark.long
 def test_walltime_leads_to_a_requeue(cluster: Cluster) -> None:
     job = cluster.submit(ENDLESS, ["--time=1", "--signal=B:USR1@50"])
     job.until_log(r"job \d+\.0: signalled \(USR1\)", seconds=90)
@@ -129,16 +134,12 @@ def test_an_unknown_module_ends_the_job_before_it_starts(cluster: Cluster) -> No
 
 def test_a_run_directory_that_cannot_be_written(cluster: Cluster) -> None:
     closed = cluster.folder / "closed"
-    closed.mkdir(mode=0o500)
-    cluster.folder.chmod(0o777)
-    nobody = 65534
-    (closed / "own").mkdir(mode=0o500)
-    for path in (closed, closed / "own"):
+    (closed / "own").mkdir(parents=True)
+    for path in (closed / "own", closed):
+        os.chown(path, NOBODY, NOBODY)
         path.chmod(0o500)
-        import os
-
-        os.chown(path, nobody, nobody)
-    options = [f"--uid={nobody}", f"--gid={nobody}"]
+    cluster.folder.chmod(0o777)
+    options = [f"--uid={NOBODY}", f"--gid={NOBODY}"]
     there = cluster.submit(ENDLESS, options, LIBSUMTREE_RUN_DIR=str(closed / "own"))
     assert there.ended() == ("FAILED", 78)
     assert there.own_lines() == [f"0: the run directory {closed / 'own'} cannot be written"]
