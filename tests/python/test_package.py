@@ -28,6 +28,7 @@ LAYERS = [
     ["__init__"],
     ["replay"],
     ["apex"],
+    ["jobs"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,4 +1,4 @@
-"""The command line: ``libsumtree info``, ``verify``, ``replay`` and ``apex``."""
+"""The command line: ``libsumtree info``, ``verify``, ``replay``, ``apex`` and ``jobs``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, info, replay, verify
+from . import apex, info, jobs, replay, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 COMMANDS: Mapping[str, ModuleType] = {
@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "verify": verify,
     "replay": replay,
     "apex": apex,
+    "jobs": jobs,
 }
 
 
