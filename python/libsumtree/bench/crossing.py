@@ -1,4 +1,4 @@
-"""What Python adds to a call: an update from Python, the same in C, an empty binding call."""
+"""What Python adds to a call: an update from Python, the same in C, calls that do nothing."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _core, tree
 from ..arguments import Doubles, Indices
+from ..backends import open_backend
 from .libraries import CTree, CUpdate
 from .racing import ELEMENTS, Contestant, Updates, batches_of, race, random_updates
 from .report import Aim, Row, Table
@@ -18,7 +19,7 @@ from .trees import OURS, Setting, same_bits
 
 BATCHES = (1, 8, 64, 512)
 AIMS = {8: 2.0}
-PYTHON, EMPTY, C = "from Python", "empty binding call", "in C"
+PYTHON, EMPTY, ARRAYS, C = "from Python", "empty call", "call with arrays", "in C"
 
 Pairs = Sequence[tuple[Indices, Doubles]]
 
@@ -31,6 +32,12 @@ def _update_each(sums: tree.SumTree, pairs: Pairs) -> None:
 def _do_nothing_with_each(core: Any, pairs: Pairs) -> None:
     for indices, masses in pairs:
         core.nothing(indices, masses)
+
+
+def _turn_no_priorities_into_masses(backend: Any, pairs: Pairs) -> None:
+    nothing = np.empty(0)
+    for _indices, _masses in pairs:
+        backend.masses(nothing, 1.0, nothing)
 
 
 def _bare(nothing: Any, pairs: Pairs) -> None:
@@ -63,30 +70,33 @@ def crossing_table(setting: Setting) -> Table:
     contestants: list[Contestant[Updates]] = [
         _Loop(PYTHON, _update_each, ours),
         _Loop(EMPTY, _do_nothing_with_each, _core),
+        _Loop(ARRAYS, _turn_no_priorities_into_masses, open_backend("cpu")),
         in_c,
     ]
-    rows = [
-        _row(count, race(contestants, _updates(rng, setting.leaves, count), setting.limits))
-        for count in setting.batches(BATCHES)
-    ]
+    rows: list[Row] = []
+    for count in setting.batches(BATCHES):
+        seconds = race(contestants, _updates(rng, setting.leaves, count), setting.limits)
+        rows += [_row(count, seconds, against) for against in (EMPTY, ARRAYS)]
     same_bits(OURS, in_c.tree.nodes("sum"), ours.nodes("sum"))
     return Table(
         "crossing",
         "What Python adds to an update",
         "SumTree.update with contiguous int64 and float64 arrays, less the loop around it. The "
-        "ratio is (from Python - in C) / empty binding call; an empty binding call takes the "
-        "two arrays as they are and does nothing.",
+        f"ratio is ({PYTHON} - {C}) / (the call that it is against). An {EMPTY} into the binding "
+        f"takes two objects as they are and does nothing; a {ARRAYS} takes two arrays as nanobind "
+        "reads them, empty ones, and does nothing.",
         rows,
     )
 
 
-def _row(count: int, seconds: Doubles) -> Row:
-    names = (PYTHON, EMPTY, C)
-    ratio = float(np.median((seconds[:, 0] - seconds[:, 2]) / seconds[:, 1]))
+def _row(count: int, seconds: Doubles, against: str) -> Row:
+    names = (PYTHON, EMPTY, ARRAYS, C)
+    added = seconds[:, 0] - seconds[:, -1]
+    ratio = float(np.median(added / seconds[:, names.index(against)]))
     medians = np.median(seconds, axis=0) * 1e6
     times = {name: float(median) for name, median in zip(names, medians, strict=True)}
-    aim = Aim(AIMS[count], at_most=True) if count in AIMS else None
-    return Row("SumTree.update", count, times, ratio, EMPTY, len(seconds), aim)
+    aim = Aim(AIMS[count], at_most=True) if (count in AIMS and against == EMPTY) else None
+    return Row("SumTree.update", count, times, ratio, against, len(seconds), aim)
 
 
 def _updates(rng: np.random.Generator, leaves: int, count: int) -> Callable[[], Updates]:
