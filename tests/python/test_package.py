@@ -20,7 +20,10 @@ PACKAGE = Path(str(files("libsumtree")))
 # From the bottom up: a module imports only from those before it, or from its own layer.
 LAYERS = [
     ["_core", "errors"],
+    ["machine", "files"],
+    ["tuning"],
     ["arguments", "philox", "backends", "records", "forking"],
+    ["vectors"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
@@ -29,6 +32,7 @@ LAYERS = [
     ["replay"],
     ["apex"],
     ["jobs"],
+    ["bench"],
     ["cli"],
     ["__main__"],
 ]
