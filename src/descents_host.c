@@ -88,7 +88,8 @@ SUMTREE_INLINE void descend(vector_level level, const sumtree_t *tree, sumtree_s
     descend_baseline(tree, side, count, targets, indices);
 }
 
-void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices) {
+static void descend_all(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                        int64_t *indices) {
     const vector_level level = vectors_in_use();
     const int width = parallel_width(count);
     if (width == 1) {
@@ -102,11 +103,24 @@ void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, su
     }
 }
 
+sumtree_status kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                           int64_t *indices, int64_t *position) {
+    const double total = tree->sum[1];
+    if (total == 0.0) return SUMTREE_EMPTY;
+    const int64_t bad = first_bad_target(total, count, targets);
+    if (bad >= 0) {
+        *position = bad;
+        return SUMTREE_TARGET;
+    }
+    descend_all(tree, count, targets, side, indices);
+    return SUMTREE_OK;
+}
+
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
 /* Turns doubles u_0, u_1, .. into targets, in place. */
 static void aim(double *targets, int64_t count, double total, bool stratified) {
-    const double below = nextafter(total, 0.0);
+    const double below = just_below(total);
     for (int64_t k = 0; k < count; ++k) targets[k] = aimed(targets[k], k, count, total, below, stratified);
 }
 
@@ -122,11 +136,13 @@ static void weigh(const sumtree_t *tree, int64_t count, double beta, const int64
     }
 }
 
-void kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
-                   int64_t *indices, double *masses, double *weights) {
+sumtree_status kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
+                             int64_t *indices, double *masses, double *weights) {
     double *targets = weights; /* weights are written last */
+    if (tree->sum[1] == 0.0) return SUMTREE_EMPTY;
     philox_uniforms(rng, count, targets);
     aim(targets, count, tree->sum[1], stratified);
-    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
+    descend_all(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
     weigh(tree, count, beta, indices, masses, weights);
+    return SUMTREE_OK;
 }

@@ -33,73 +33,59 @@ void kernel_release(sumtree_t *tree) {
     free(tree->max);
 }
 
-/* Page tables take 8 bytes for each page of 4 KiB, and the allocator a little: without this reserve a tree that just
- * fits is killed while its pages are taken. */
 uint64_t kernel_memory_available(int32_t device) {
     (void)device;
-    const uint64_t available = memory_available("");
-    if (available == UINT64_MAX) return available;
-    const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
-    return reserve < available ? available - reserve : 0;
+    return memory_to_spare();
 }
 
-/* ---- reductions over the nodes first .. last of the leaf level ----------------------------------------------------
- *
- * `head` and `tail` are the values of the ancestors of first and last in the tree whose leaves outside the range are
- * unset. Unset leaves add nothing, exactly, so only siblings that lie inside the range are combined, left first. */
+/* ---- reductions --------------------------------------------------------------------------------------------------- */
 
-double kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last) {
-    const double *sum = tree->sum;
-    double head = sum[first], tail = sum[last];
-    if (first == last) return head;
-    for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
-        if ((first & 1) == 0) head = head + sum[first + 1];
-        if ((last & 1) == 1) tail = sum[last - 1] + tail;
-    }
-    return head + tail;
+sumtree_status kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last, double *sum) {
+    *sum = range_sum(tree, first, last);
+    return SUMTREE_OK;
 }
 
-double kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last) {
-    const double *min = tree->min;
-    double head = min[first], tail = min[last];
-    if (first == last) return head;
-    for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
-        if ((first & 1) == 0) head = smaller(head, min[first + 1]);
-        if ((last & 1) == 1) tail = smaller(min[last - 1], tail);
-    }
-    return smaller(head, tail);
+sumtree_status kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last, double *min) {
+    *min = range_min(tree, first, last);
+    return SUMTREE_OK;
 }
 
-double kernel_root(const sumtree_t *tree, sumtree_plane plane) { return node_value(tree, plane, 1); }
+sumtree_status kernel_root(const sumtree_t *tree, sumtree_plane plane, double *value) {
+    *value = node_value(tree, plane, 1);
+    return SUMTREE_OK;
+}
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
-void kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses) {
+sumtree_status kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses) {
     const double *leaf = leaves(tree);
     for (int64_t k = 0; k < count; ++k) masses[k] = leaf[indices[k]];
+    return SUMTREE_OK;
 }
 
-void kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
+sumtree_status kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
     memcpy(masses, leaves(tree) + start, (size_t)count * sizeof(double));
+    return SUMTREE_OK;
 }
 
-int64_t kernel_unsound_leaf(const sumtree_t *tree) {
-    for (int64_t i = tree->padded; i < 2 * tree->padded; ++i) {
-        if (!leaf_is_sound(tree, i)) return i;
+sumtree_status kernel_unsound_leaf(const sumtree_t *tree, int64_t *node) {
+    for (*node = tree->padded; *node < 2 * tree->padded; ++*node) {
+        if (!leaf_is_sound(tree, *node)) return SUMTREE_CORRUPT;
     }
-    return -1;
+    return SUMTREE_OK;
 }
 
-int64_t kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane) {
-    for (int64_t i = tree->padded - 1; i > 0; --i) {
-        if (!node_is_sound(tree, plane, i)) return i;
+sumtree_status kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane, int64_t *node) {
+    for (*node = tree->padded - 1; *node > 0; --*node) {
+        if (!node_is_sound(tree, plane, *node)) return SUMTREE_CORRUPT;
     }
-    return -1;
+    return SUMTREE_OK;
 }
 
-void kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
+sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
     nodes[0] = 0.0;
     for (int64_t i = 1; i < 2 * tree->padded; ++i) nodes[i] = node_value(tree, plane, i);
+    return SUMTREE_OK;
 }
 
 /* ---- devices: none ------------------------------------------------------------------------------------------------ */

@@ -327,7 +327,8 @@ SUMTREE_INLINE void update_alone(const sumtree_t *tree, sumtree_kind kind, int64
 /* Up to so many leaves, one climb after another costs least. */
 enum { SUMS_ALONE = 3, PRIORITIES_ALONE = 1 };
 
-void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
+sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                             int64_t mass_step) {
     if (tree->kind == SUMTREE_KIND_SUM && count <= SUMS_ALONE) {
         update_alone(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
     } else if (tree->kind == SUMTREE_KIND_PRIORITY && count <= PRIORITIES_ALONE) {
@@ -337,6 +338,7 @@ void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const
     } else {
         update_many(tree, count, indices, masses, mass_step);
     }
+    return SUMTREE_OK;
 }
 
 SUMTREE_INLINE void ascend_range(const sumtree_t *tree, sumtree_kind kind, int64_t start, int64_t count) {
@@ -357,7 +359,8 @@ SUMTREE_INLINE void ascend_range(const sumtree_t *tree, sumtree_kind kind, int64
     }
 }
 
-void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses, int64_t mass_step) {
+sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses,
+                                   int64_t mass_step) {
     double *leaf = leaves(tree) + start;
     for (int64_t k = 0; k < count; ++k) leaf[k] = stored(tree->kind, masses[k * mass_step]);
     switch (tree->kind) {
@@ -371,4 +374,5 @@ void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const do
         ascend_range(tree, SUMTREE_KIND_PRIORITY, start, count);
         break;
     }
+    return SUMTREE_OK;
 }
