@@ -622,9 +622,7 @@ def test_records_of_more_fields_than_hdf5_can_describe_are_bytes(tmp_path: Path)
 
 def test_the_most_fields_that_are_described_fit(tmp_path: Path) -> None:
     count = next(
-        n
-        for n in range(500, 0, -1)
-        if checkpoint.storable_record(fields(n)).names is not None
+        n for n in range(500, 0, -1) if checkpoint.storable_record(fields(n)).names is not None
     )
     rows = np.zeros(3, checkpoint.storable_record(fields(count)))
     stream = checkpoint.Stream(rows.dtype, (3,), lambda: iter([rows]))

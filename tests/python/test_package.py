@@ -24,7 +24,7 @@ LAYERS = [
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
-    ["buffer", "verification"],
+    ["buffer", "snapshot", "inspection", "verification"],
     ["__init__"],
     ["replay"],
     ["apex"],

@@ -1,4 +1,4 @@
-"""The command line: ``libsumtree info``, ``verify``, ``replay`` and ``apex``."""
+"""The command line: ``libsumtree info``, ``verify``, ``checkpoint``, ``replay`` and ``apex``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, info, replay, verify
+from . import apex, checkpoint, info, replay, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 COMMANDS: Mapping[str, ModuleType] = {
     "info": info,
     "verify": verify,
+    "checkpoint": checkpoint,
     "replay": replay,
     "apex": apex,
 }

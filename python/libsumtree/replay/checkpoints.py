@@ -11,17 +11,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
+from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
 from ..snapshot import Base, Snapshot
 from .archive import State
 
-_NAME = re.compile(r"replay-(\d{12})\.h5")
 _TEMPORARY = re.compile(r"\.replay-\d{12}\.h5\..*\.tmp")
 _LEARNER = "learner/"
 _SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
@@ -65,14 +65,6 @@ class Restored:
     saved_capacity: int
     saved_size: int
     progress: Progress = field(default_factory=Progress)
-
-
-class StateFile(NamedTuple):
-    """A file of the folder whose first bytes are whole."""
-
-    serial: int
-    path: Path
-    header: checkpoint.Header
 
 
 def say(text: str) -> None:
@@ -176,8 +168,7 @@ class CheckpointFolder:
 
     def files(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file, the newest first."""
-        found = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
-        return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
+        return retention.numbered_files(self.folder)
 
     def spare_existing(self) -> None:
         """Leave alone what is in the folder now, whatever `keep` says."""
@@ -221,7 +212,7 @@ class CheckpointFolder:
             If the folder cannot be read.
         """
         try:
-            path = self.folder / f"replay-{self._next_serial():012d}.h5"
+            path = retention.path_of(self.folder, self._next_serial())
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
@@ -248,7 +239,8 @@ class CheckpointFolder:
             self._base = saving.path, saving.base
             self._links = self._links + 1 if saving.incremental else 1
         with contextlib.suppress(OSError):
-            self._remove_old()
+            for old in retention.removable(self.folder, self._keep, self._oldest):
+                old.unlink()
         return saving.path
 
     def publish(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Path:
@@ -273,53 +265,6 @@ class CheckpointFolder:
         for path in self.folder.iterdir():
             if _TEMPORARY.fullmatch(path.name):
                 path.unlink()
-
-    def _remove_old(self) -> None:
-        """Remove what is older than the states to keep, and not needed for them."""
-        files = self._state_files()
-        needed = needed_for(files, self._keep)
-        if len(files) > self._keep:
-            limit = files[self._keep - 1].serial
-            for serial, path in self.files():
-                if self._oldest <= serial < limit and path not in needed:
-                    path.unlink()
-
-    def _state_files(self) -> list[StateFile]:
-        """Return the files whose first bytes are whole, the newest first."""
-        found = []
-        for serial, path in self.files():
-            if serial >= self._oldest:
-                with contextlib.suppress(OSError, CheckpointError):
-                    found.append(StateFile(serial, path, checkpoint.read_header(path)))
-        return found
-
-
-def needed_for(files: list[StateFile], keep: int) -> set[Path]:
-    """Return the files that the newest `keep` states need.
-
-    If `keep` is above 1 and all of these go on from one full file, the newest state that does not
-    is among them: no single damaged file makes all of them useless.
-
-    Parameters
-    ----------
-    files : list of StateFile
-        The newest first.
-    keep : int
-    """
-    by_digest = {file.header.digest: file for file in files}
-
-    def chain_of(file: StateFile) -> list[StateFile]:
-        chain = [file]
-        while (parent := by_digest.get(chain[-1].header.parent or "")) is not None:
-            chain.append(parent)
-        return chain
-
-    chains = [chain_of(file) for file in files]
-    kept = chains[:keep]
-    roots = {chain[-1].path for chain in kept}
-    if keep > 1 and len(roots) == 1:
-        kept += [chain for chain in chains[keep:] if chain[-1].path not in roots][:1]
-    return {file.path for chain in kept for file in chain}
 
 
 def _try_to_write(folder: Path) -> None:
