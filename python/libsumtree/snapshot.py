@@ -29,6 +29,7 @@ Datasets = Mapping[str, "Sequence[NDArray[Any]] | checkpoint.Stream"]
 
 BLOCK_BYTES = 4 << 20
 ASIDE_BYTES = 64 << 20
+AHEAD_BYTES = 256 << 10
 PATIENCE_SECONDS = 10.0
 _SPARSE_BYTES = 16  # a changed mass with its number
 
@@ -55,6 +56,7 @@ class Rows:
         self._aside: deque[NDArray[np.uint8]] = deque()
         self._aside_stop = first
         self._aside_most = max(1, aside_bytes // itemsize)
+        self._ahead = AHEAD_BYTES // itemsize
         self._condition = threading.Condition()
         self._process = os.getpid()
         self._being_written = False
@@ -73,7 +75,8 @@ class Rows:
             return
         with self._condition:
             while not self._given_up and (start := max(self._next, self._aside_stop)) < doomed:
-                room = doomed - start
+                # Some more than is needed now: many small pieces would cost the writer its time.
+                room = min(self.stop, doomed + self._ahead) - start
                 if self._being_written:
                     room = min(room, self._aside_most - (start - self._next))
                 if room > 0:

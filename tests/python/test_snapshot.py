@@ -57,6 +57,7 @@ def stored(path: Path, **options: Any) -> tuple[list[int], list[float], int, int
     before=some.integers(0, 70),
     batches=some.lists(some.integers(0, 40), max_size=12),
     block=some.integers(1, 9),
+    ahead=some.integers(0, 5),
     cleared=some.booleans(),
 )
 def test_the_rows_of_an_instant_outlive_what_is_added_while_they_are_read(
@@ -64,10 +65,12 @@ def test_the_rows_of_an_instant_outlive_what_is_added_while_they_are_read(
     before: int,
     batches: list[int],
     block: int,
+    ahead: int,
     cleared: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(snapshot, "BLOCK_BYTES", block * RECORD.itemsize)
+    monkeypatch.setattr(snapshot, "AHEAD_BYTES", ahead * RECORD.itemsize)
     buffer = Buffer(capacity, RECORD, seed=0)
     add(buffer, before)
     values = held(buffer)[0]
@@ -100,6 +103,7 @@ def test_a_save_under_load_is_of_one_instant(
 ) -> None:
     """A thread writes, slowly, while this one fills the ring many times over."""
     monkeypatch.setattr(snapshot, "BLOCK_BYTES", 1 << 13)
+    monkeypatch.setattr(snapshot, "AHEAD_BYTES", 1 << 10)
     buffer = Buffer(20_000, RECORD, seed=0)
     add(buffer, 33_333)
     buffer.sample(5)

@@ -89,7 +89,7 @@ def read_chain(path: str | os.PathLike[str]) -> Chain:
 
 def _read_parent(child: Path, digest: str) -> Checkpoint:
     problem = f"it is not in {child.parent}, or its first bytes are damaged"
-    for path in _named(child.parent, digest):
+    for path in _named(child, digest):
         try:
             return read(path)
         except CheckpointCorruptError as error:
@@ -100,8 +100,8 @@ def _read_parent(child: Path, digest: str) -> Checkpoint:
     )
 
 
-def _named(folder: Path, digest: str) -> Iterator[Path]:
-    for path, header in headers(folder):
+def _named(child: Path, digest: str) -> Iterator[Path]:
+    for path, header in headers(child.parent):
         if header.digest == digest:
             yield path
 

@@ -192,7 +192,7 @@ class CheckpointFolder:
             try:
                 return read_file(path, backend, capacity)
             except CheckpointCorruptError as error:
-                say(f"passing over a damaged checkpoint: {error}")
+                say(f"passing over a damaged checkpoint, {path.name}: {error}")
                 damaged.append(path.name)
         if damaged:
             raise CheckpointCorruptError(
