@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -142,6 +144,49 @@ def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> 
     assert "CHECKPOINT FAILED, serving on without" in job.err
 
 
+ON_A_SMALL_DISK = 'mount -t tmpfs -o size=2m,mode=700 none "$1" && shift && exec "$@"'
+
+
+def test_full_disk_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> None:
+    """A real tmpfs of 2 MiB where the kernel lets this user mount one, else a file size limit."""
+    files = tmp_path / "files"
+    files.mkdir()
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    private = ["unshare", *user, "--mount", "sh", "-c"]
+    if subprocess.run([*private, "mount -t tmpfs none /mnt"], capture_output=True).returncode == 0:
+        jobs.prefix = [*private, ON_A_SMALL_DISK, "sh", str(files)]
+        reason = "No space left on device"
+    else:
+        jobs.prefix = ["sh", "-c", 'ulimit -f 2048; trap "" XFSZ; exec "$@"', "sh"]
+        reason = "File too large"
+    job = jobs.run("outgrows_its_disk", capacity=100_000, checkpoint_dir=files, clients=2)
+    assert job.summary["checkpoint_failures"] >= 1
+    assert job.summary["checkpoints"] >= 1
+    assert job.summary["saved"] is False
+    assert re.search(f"CHECKPOINT FAILED, serving on without: cannot write .*{reason}", job.err)
+
+
+def test_intake_and_samples_go_on_while_a_file_is_written(jobs: Jobs, tmp_path: Path) -> None:
+    """Files are of one instant, however much comes in meanwhile."""
+    files = tmp_path / "files"
+    settings = {"capacity": 30_000, "seed": 5, "checkpoint_dir": files, "keep": 5}
+    job = jobs.start(
+        "draws_till_the_end", "adds_in_order", checkpoint_interval=0.02, full_every=3, **settings
+    )
+    job.wait_for("drawn")
+    job.send(0, signal.SIGTERM)
+    job.succeed()
+    assert job.summary["checkpoints"] >= 4
+    incremental = 0
+    for path in sorted(files.glob("replay-*.h5")):
+        with checkpoint.read_chain(path) as chain:
+            incremental += len(chain.links) > 1
+            saved = PrioritizedReplayBuffer.from_checkpoint(chain)
+        numbers = np.arange(saved.inserted - len(saved), saved.inserted)
+        assert (held(saved)["transitions"]["action"] == numbers).all()
+    assert incremental > 0
+
+
 def test_damaged_newest_file_is_passed_over(jobs: Jobs, tmp_path: Path) -> None:
     files = tmp_path / "files"
     jobs.run("adds_some", capacity=64, checkpoint_dir=files)
@@ -247,6 +292,10 @@ def test_two_replay_ranks_are_refused(jobs: Jobs) -> None:
         (1, "--capacity 64 --ranks 1", "--ranks is 1"),
         (1, "--capacity 0 --ranks 2", "capacity is 0"),
         (1, "--capacity 64 --ranks 2 --keep 2", "--keep has no meaning without --checkpoint-dir"),
+        (1, "--capacity 64 --ranks 2 --full-every 2", "--full-every has no meaning without"),
+        (1, "--capacity 64 --ranks 2 --compression gzip", "--compression has no meaning without"),
+        (1, "--capacity 64 --ranks 2 --checkpoint-dir x --full-every 0", "full_every is 0"),
+        (1, "--capacity 64 --ranks 2 --checkpoint-dir x --compression zip", "compression is 'zip'"),
         (1, "--capacity 64 --ranks 2 --resume auto", "no meaning without --checkpoint-dir"),
         (1, "--capacity 64 --ranks 2 --error-buffer 9", "no meaning without samples_per_insert"),
         (1, "--capacity 64 --ranks 2 --min-size-to-sample 65", "more than the capacity"),
@@ -306,6 +355,17 @@ def test_checkpoints_that_cannot_be_used_end_the_whole_job(
     options, message = unusable(kind, tmp_path / "files")
     command = [sys.executable, *CLI, "--capacity", "64", "--ranks", "2", *options]
     assert_refused(jobs.command(1, [*command, *beside(1)]), message)
+
+
+def test_command_line_writes_chains_and_compresses(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    options = ["--checkpoint-dir", str(files), "--full-every", "2", "--compression", "gzip"]
+    serve = [*CLI, "--capacity", "5000", "--ranks", "2", "--seed", "1", *options]
+    jobs.command(1, [sys.executable, *serve, *beside(1), "adds_compressible"]).succeed()
+    with checkpoint.read_chain(newest(files)) as chain:
+        saved = PrioritizedReplayBuffer.from_checkpoint(chain)
+    assert saved.inserted == 4000
+    assert newest(files).stat().st_size < saved.inserted * saved.dtype.itemsize
 
 
 def test_command_line_serves(jobs: Jobs, tmp_path: Path) -> None:

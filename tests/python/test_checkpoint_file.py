@@ -255,7 +255,8 @@ def make_filtered(file: Any) -> None:
     properties.set_chunk((10,))
     properties.set_filter(307, h5py.h5z.FLAG_OPTIONAL, (9,))
     space = h5py.h5s.create_simple((10,))
-    h5py.h5d.create(file.id, b"odd", h5py.h5t.NATIVE_DOUBLE, space, properties)
+    dataset = h5py.h5d.create(file.id, b"odd", h5py.h5t.NATIVE_DOUBLE, space, properties)
+    dataset.write_direct_chunk((0,), bytes(80))
 
 
 def make_bomb(file: Any) -> None:
