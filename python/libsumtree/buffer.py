@@ -687,7 +687,7 @@ class PrioritizedReplayBuffer:
                 int(saved["capacity"]) if capacity is None else capacity,
                 dtype_from_text(str(saved["dtype"])),
                 float(saved["alpha"]),
-                beta=_restored_beta(saved["beta"], int(saved["beta_samples"])),
+                beta=restored_beta(saved["beta"], int(saved["beta_samples"])),
                 seed=_restored_seed(str(saved["seed"])),
                 backend=backend,
             )
@@ -861,7 +861,8 @@ def _checked_beta(beta: float) -> float:
     return value
 
 
-def _restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
+def restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
+    """Return the beta that a checkpoint's ``beta`` and ``beta_samples`` stand for."""
     start, stop = (float(end) for end in ends)
     constant = start == stop and samples == 1 and 0.0 <= start <= 1.0
     return start if constant else BetaSchedule(start, stop, samples)

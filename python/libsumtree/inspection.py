@@ -46,12 +46,14 @@ class Contents:
 
     def transitions(self) -> Iterator[NDArray[Any]]:
         """Yield the records in parts of at most 16 MiB, or one row, oldest first."""
-        oldest = int(self.attributes["cursor"]) - len(self.ids)
         rows = max(1, _ROWS_BYTES // self.dtype.itemsize)
         for start in range(0, len(self.ids), rows):
-            yield self._rows(oldest + start, min(rows, len(self.ids) - start))
+            yield self.rows(start, min(start + rows, len(self.ids)))
 
-    def _rows(self, first: int, count: int) -> NDArray[Any]:
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return the records start .. stop, counted from the oldest that is held."""
+        first = int(self.attributes["cursor"]) - len(self.ids) + start
+        count = stop - start
         part = np.zeros(count, self.dtype)
         for link, extent in zip(self.chain.links, state.extents_of(self.chain), strict=True):
             stored = link.datasets[state.TRANSITIONS]
@@ -291,12 +293,11 @@ def _other_records(
 ) -> int:
     """Count the records that differ, in parts: those held by both are a run in either."""
     rows = max(1, _ROWS_BYTES // one.dtype.itemsize)
-    firsts = [int(c.attributes["cursor"]) - len(c.ids) for c in (one, other)]
     count = 0
     for start in range(0, len(here), rows):
         length = min(rows, len(here) - start)
-        a = one._rows(firsts[0] + int(here[start]), length)
-        b = other._rows(firsts[1] + int(there[start]), length)
+        a = one.rows(int(here[start]), int(here[start]) + length)
+        b = other.rows(int(there[start]), int(there[start]) + length)
         same = a.view(np.uint8).reshape(length, -1) == b.view(np.uint8).reshape(length, -1)
         count += int(np.count_nonzero(~same.all(axis=1)))
     return count

@@ -544,7 +544,7 @@ for call in (lambda: checkpoint.write(sys.argv[1], {}, {}), lambda: checkpoint.r
 # ---- compression ----
 
 
-@pytest.mark.parametrize("compression", ["lzf", "gzip"])
+@pytest.mark.parametrize("compression", ["lzf", "gzip", "zstd"])
 def test_compressed_values_come_back(tmp_path: Path, compression: str) -> None:
     path = tmp_path / "small.h5"
     rows = np.zeros(40_000, [("a", "<i4"), ("b", ">f8", (2,))])
@@ -560,7 +560,7 @@ def test_compressed_values_come_back(tmp_path: Path, compression: str) -> None:
         found.datasets["rows"].read_rows(39_990, part)
         assert part["a"].tolist() == [39_990, 39_991, 39_992]
     with h5py.File(path) as file:
-        assert file["rows"].compression == compression
+        assert file["rows"].id.get_create_plist().get_nfilters() == 2
         assert (file["rows"][:] == rows).all()
 
 

@@ -24,7 +24,7 @@ LAYERS = [
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
-    ["buffer", "snapshot", "inspection", "verification"],
+    ["buffer", "snapshot", "inspection", "redistribution", "verification"],
     ["__init__"],
     ["replay"],
     ["apex"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from pathlib import Path
@@ -330,6 +331,22 @@ def test_a_missing_or_damaged_link_is_detected(damage: str, tmp_path: Path) -> N
         with pytest.raises(CheckpointCorruptError, match=r"2\.h5 goes on from the one with sha256"):
             Buffer.load(tmp_path / f"{at}.h5")
     assert len(Buffer.load(tmp_path / "0.h5")) == 1000
+
+
+def test_a_flip_anywhere_in_a_chain_is_refused(tmp_path: Path) -> None:
+    chain_of(tmp_path, 3)
+    generator = random.Random(6)
+    files = sorted(tmp_path.iterdir())
+    for _ in range(150):
+        path = generator.choice(files)
+        content = path.read_bytes()
+        place = generator.randrange(len(content))
+        flipped = content[place] ^ 1 << generator.randrange(8)
+        path.write_bytes(content[:place] + bytes([flipped]) + content[place + 1 :])
+        with pytest.raises(CheckpointError):
+            Buffer.load(tmp_path / "2.h5")
+        path.write_bytes(content)
+    Buffer.load(tmp_path / "2.h5")
 
 
 def test_links_may_be_renamed_and_a_damaged_copy_beside_a_good_one_does_no_harm(

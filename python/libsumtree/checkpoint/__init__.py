@@ -3,7 +3,8 @@
 The format is written down in ``docs/checkpoint-format.md``. From the bottom up: `storable` (what
 HDF5 can hold), `block` (the first bytes of a file), `files` and `lock` (files that appear whole,
 one writer), `ledger` (the epochs that were opened), `writer`, `reader`, `chain` (full and
-incremental files) and `state` (what the files of a chain say of a buffer).
+incremental files), `state` (what the files of a chain say of a buffer), `retention` (what is
+needed) and `manifest` (the files of several shards).
 
 This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
 written or read.
@@ -14,6 +15,7 @@ from .block import BLOCK_SIZE, FORMAT, Header, read_header
 from .chain import Chain, headers, read_chain
 from .ledger import LEDGER_NAME, open_epoch
 from .lock import FolderLock
+from .manifest import Manifest, read_manifest, write_manifest
 from .reader import Checkpoint, StoredArray, check, read
 from .storable import (
     escape_name,
@@ -34,6 +36,7 @@ __all__ = [
     "Checkpoint",
     "FolderLock",
     "Header",
+    "Manifest",
     "StoredArray",
     "Stream",
     "check",
@@ -45,7 +48,9 @@ __all__ = [
     "read",
     "read_chain",
     "read_header",
+    "read_manifest",
     "storable_record",
     "unescape_name",
     "write",
+    "write_manifest",
 ]

@@ -219,14 +219,16 @@ class CheckpointFolder:
             ) from error
         snapshot = buffer.snapshot(self._usable_base())
         attributes, datasets = _contents(progress)
-        return Saving(
-            path,
-            snapshot,
-            lambda: snapshot.write(path, attributes, datasets, self._compression),
-        )
+
+        def write() -> Base:
+            base = snapshot.write(path, attributes, datasets, self._compression)
+            self._remove_old()
+            return base
+
+        return Saving(path, snapshot, write)
 
     def finish(self, saving: Saving) -> Path:
-        """Wait until a file is on disk, then remove those beyond `keep`.
+        """Wait until a file is on disk, and those beyond `keep` are gone.
 
         Raises
         ------
@@ -238,9 +240,6 @@ class CheckpointFolder:
         if self._full_every > 1:
             self._base = saving.path, saving.base
             self._links = self._links + 1 if saving.incremental else 1
-        with contextlib.suppress(OSError):
-            for old in retention.removable(self.folder, self._keep, self._oldest):
-                old.unlink()
         return saving.path
 
     def publish(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Path:
@@ -256,6 +255,11 @@ class CheckpointFolder:
             if checkpoint.read_header(path).digest == base.digest:
                 return base
         return None
+
+    def _remove_old(self) -> None:
+        with contextlib.suppress(OSError):
+            for old in retention.removable(self.folder, self._keep, self._oldest):
+                old.unlink()
 
     def _next_serial(self) -> int:
         return max((serial for serial, _ in self.files()), default=0) + 1
