@@ -27,7 +27,7 @@ class Mutant:
 
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
-CHECKPOINT = "python/libsumtree/checkpoint.py"
+CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
 KERNELS, CHECKS, RULES, SUMTREE = (
     "src/kernels_host.c",
     "src/checks.c",
@@ -50,6 +50,14 @@ def tree_tests(*names: str) -> list[str]:
 
 def file_tests(*names: str) -> list[str]:
     return [f"tests/python/test_checkpoint_file.py::test_{name}" for name in names]
+
+
+def snapshot_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_snapshot.py::test_{name}" for name in names]
+
+
+def folder_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_checkpoint_folder.py::test_{name}" for name in names]
 
 
 def service_tests(*names: str) -> list[str]:
@@ -334,14 +342,14 @@ FILES = [
     Mutant(
         "cursor not saved",
         BUFFER,
-        'int(saved["size"]), int(saved["cursor"])',
-        'int(saved["size"]), int(saved["size"])',
+        'cursor = int(saved["cursor"])',
+        'cursor = int(saved["size"])',
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "priorities not loaded",
         BUFFER,
-        "            self._tree[slots] = masses[done : done + length]\n",
+        "            self._tree[slots] = rest[:length]\n",
         "            self._tree[slots] = 1.0\n",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
@@ -367,8 +375,22 @@ FILES = [
         buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
     ),
     Mutant(
+        "sums not compared on load",
+        BUFFER,
+        "if saved[name] != value:",
+        "if False:",
+        buffer_tests("save", "a_checkpoint_that_holds_no_buffer_is_refused"),
+    ),
+    Mutant(
+        "a smaller capacity keeps the oldest",
+        BUFFER,
+        "rest = masses[len(masses) - kept :]",
+        "rest = masses[:kept]",
+        snapshot_tests("a_smaller_capacity_keeps_the_newest_and_says_so"),
+    ),
+    Mutant(
         "in-place save",
-        CHECKPOINT,
+        f"{CHECKPOINT}/files.py",
         """    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
         """    temporary = destination
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
@@ -376,17 +398,66 @@ FILES = [
     ),
     Mutant(
         "digest unchecked",
-        CHECKPOINT,
-        "if block != _render_block(version, length, _digest(file)):",
-        'if b"length %016d" % length not in block:',
+        f"{CHECKPOINT}/reader.py",
+        "    if digest != header.digest:",
+        "    if length != header.length:",
         buffer_tests("save", "any_changed_byte_is_noticed"),
     ),
     Mutant(
-        "the digest leaves out a page",
-        CHECKPOINT,
-        "    file.seek(BLOCK_SIZE)\n",
-        "    file.seek(BLOCK_SIZE + 512)\n",
-        file_tests("every_flip_is_detected"),
+        "filters from anywhere",
+        f"{CHECKPOINT}/reader.py",
+        "most *= _EXPANSION.get(number, 0)",
+        "most *= _EXPANSION.get(number, 1 << 40)",
+        file_tests("anything_but_plain_arrays_is_refused"),
+    ),
+    Mutant(
+        "shapes without bound",
+        f"{CHECKPOINT}/reader.py",
+        "and nbytes <= stored * _expansion(properties)",
+        "and _expansion(properties) > 0",
+        file_tests("anything_but_plain_arrays_is_refused"),
+    ),
+    Mutant(
+        "any file for the one that was meant",
+        f"{CHECKPOINT}/chain.py",
+        "if header.digest == digest:",
+        "if path != child:",
+        snapshot_tests("a_missing_or_damaged_link_is_detected"),
+    ),
+    Mutant(
+        "only grown masses are saved",
+        SNAPSHOT,
+        "np.flatnonzero(old != before)",
+        "np.flatnonzero(old > before)",
+        snapshot_tests("every_link_of_a_chain_is_the_buffer_of_its_moment"),
+    ),
+    Mutant(
+        "a save of many instants",
+        SNAPSHOT,
+        "        if doomed <= self._aside_stop and doomed <= self._next:\n",
+        "        if True:\n",
+        snapshot_tests("the_rows_of_an_instant_outlive_what_is_added_while_they_are_read"),
+    ),
+    Mutant(
+        "no bound on what stands aside",
+        SNAPSHOT,
+        "room = min(room, self._aside_most - (start - self._next))",
+        "pass",
+        snapshot_tests("what_stands_aside_is_bounded_while_a_thread_writes"),
+    ),
+    Mutant(
+        "links of kept states are removed",
+        f"{CHECKPOINT}/retention.py",
+        "return {state.path for chain in kept for state in chain}",
+        "return {chain[0].path for chain in kept}",
+        folder_tests("what_kept_states_need_is_kept"),
+    ),
+    Mutant(
+        "a child keeps its parent's lock",
+        f"{CHECKPOINT}/lock.py",
+        "os.register_at_fork(after_in_child=_close_in_child)\n",
+        "",
+        folder_tests("a_killed_holder_lets_go_even_if_its_children_live"),
     ),
 ]
 

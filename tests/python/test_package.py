@@ -27,7 +27,7 @@ LAYERS = [
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
-    ["buffer", "verification"],
+    ["buffer", "snapshot", "inspection", "redistribution", "verification"],
     ["__init__"],
     ["replay"],
     ["apex"],

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, bench, info, jobs, replay, tune, verify
+from . import apex, bench, checkpoint, info, jobs, replay, tune, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 COMMANDS: Mapping[str, ModuleType] = {
@@ -17,6 +17,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "verify": verify,
     "tune": tune,
     "bench": bench,
+    "checkpoint": checkpoint,
     "replay": replay,
     "apex": apex,
     "jobs": jobs,
