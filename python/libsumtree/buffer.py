@@ -219,11 +219,12 @@ class PrioritizedReplayBuffer:
     seed : int, sequence of int, SeedSequence or None
         Of the draws, see `PriorityTree`.
     backend : {"auto", "cpu", "multicore", "gpu"}
-        Of the tree.
+    device : int, optional
+        Of the tree, see `SumTree`; transitions are in host memory whatever they are.
 
     Raises
     ------
-    CapacityError, ArgumentTypeError, ExponentError, BackendError
+    CapacityError, ArgumentTypeError, ExponentError, BackendError, DeviceError
         If an argument is out of its domain.
     OutOfMemoryError
         If the memory limit cannot hold the tree and the transitions: at once, never later.
@@ -250,12 +251,13 @@ class PrioritizedReplayBuffer:
         beta: float | BetaSchedule = 0.4,
         seed: philox.Seed = None,
         backend: str = AUTO,
+        device: int | None = None,
     ) -> None:
         self._dtype = check_record_dtype(dtype)
         self._alpha = as_real(alpha, "alpha")
         masses_of(np.empty(0), self._alpha)
         self._beta = beta if isinstance(beta, BetaSchedule) else _checked_beta(beta)
-        self._tree = PriorityTree(capacity, seed=seed, backend=backend)
+        self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = _take_storage(self._tree.capacity, self._dtype)
         self._ids = Ids()
         self._floor = 0
@@ -424,7 +426,7 @@ class PrioritizedReplayBuffer:
             Naming the first bad position and its value.
         """
         values = as_doubles(priorities, "priorities")
-        check_same_shape(shape, values, ("the transitions", "priorities"))
+        check_same_shape(shape, values.shape, ("the transitions", "priorities"))
         return masses_of(values, self._alpha)
 
     # ---- reading and drawing ----
@@ -512,7 +514,7 @@ class PrioritizedReplayBuffer:
         with self._lock:
             numbers, live = self._ids.resolve(ids, self._oldest)
             values = as_doubles(priorities, "priorities")
-            check_same_shape(numbers.shape, values, ("ids", "priorities"))
+            check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
             masses = masses_of(values, self._alpha)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
@@ -548,7 +550,9 @@ class PrioritizedReplayBuffer:
             checkpoint.write(path, *self.state())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], backend: str = AUTO) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], backend: str = AUTO, device: int | None = None
+    ) -> Self:
         """Make the buffer that was saved, in a new epoch of ids: it draws the very same samples.
 
         Parameters
@@ -557,6 +561,7 @@ class PrioritizedReplayBuffer:
             What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its
             folder: move the folder as a whole, not a checkpoint out of it.
         backend : {"auto", "cpu", "multicore", "gpu"}
+        device : int, optional
             Of the new buffer's tree.
 
         Raises
@@ -568,7 +573,7 @@ class PrioritizedReplayBuffer:
             If h5py is missing (the extra ``hdf5``).
         """
         with checkpoint.read(path) as stored:
-            buffer = cls.from_checkpoint(stored, backend)
+            buffer = cls.from_checkpoint(stored, backend, device)
         buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
         return buffer
 
@@ -610,7 +615,9 @@ class PrioritizedReplayBuffer:
         return attributes, datasets
 
     @classmethod
-    def from_checkpoint(cls, stored: checkpoint.Checkpoint, backend: str = AUTO) -> Self:
+    def from_checkpoint(
+        cls, stored: checkpoint.Checkpoint, backend: str = AUTO, device: int | None = None
+    ) -> Self:
         """Make the buffer of an open checkpoint, still in the epoch that was saved.
 
         Ids may only be issued after `open_epoch`.
@@ -629,6 +636,7 @@ class PrioritizedReplayBuffer:
                 beta=_restored_beta(saved["beta"], int(saved["beta_samples"])),
                 seed=_restored_seed(str(saved["seed"])),
                 backend=backend,
+                device=device,
             )
             buffer._restore(stored)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
