@@ -8,7 +8,6 @@
 #include <nanobind/nanobind.h>
 #include <numpy/arrayobject.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "threads.h"
@@ -39,13 +38,21 @@ template <typename Element> class Plain {
     }
 
     Element *data() const { return static_cast<Element *>(PyArray_DATA(array_)); }
-    int64_t size() const { return PyArray_SIZE(array_); }
+    int64_t size() const {
+        int64_t size = 1;
+        for (int axis = 0; axis < axes(); ++axis) size *= shape()[axis];
+        return size;
+    }
     int axes() const { return PyArray_NDIM(array_); }
     const npy_intp *shape() const { return PyArray_DIMS(array_); }
     bool is_writable() const { return PyArray_ISWRITEABLE(array_); }
 
     template <typename Other> bool has_shape_of(const Plain<Other> &other) const {
-        return axes() == other.axes() && std::equal(shape(), shape() + axes(), other.shape());
+        if (axes() != other.axes()) return false;
+        for (int axis = 0; axis < axes(); ++axis) {
+            if (shape()[axis] != other.shape()[axis]) return false;
+        }
+        return true;
     }
 
   private:

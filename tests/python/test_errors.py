@@ -38,6 +38,7 @@ BUILT_IN: dict[str, type[Exception]] = {
     "EMPTY": ValueError,
     "KIND": TypeError,
     "CORRUPT": RuntimeError,
+    "DEVICE": RuntimeError,
 }
 
 
@@ -102,6 +103,7 @@ RAISERS: dict[str, Callable[[], Any]] = {
     "EXPONENT": lambda: tree_of(st.PriorityTree, 1.0).sample(1, beta=2.0),
     "EMPTY": lambda: st.SumTree(3).find(0.0),
     "KIND": lambda: st.MinTree(3).nodes("sum"),
+    "DEVICE": lambda: st.SumTree(3, backend="cpu", device=0),
 }
 
 
@@ -181,8 +183,12 @@ def test_priorities() -> None:
 # ---- what the binding lets through -----------------------------------------------------
 
 
+def first_device(backend: str) -> int:
+    return 0 if backend == "gpu" else -1
+
+
 def test_the_binding_checks_the_state_of_the_rng(backend: str) -> None:
-    core = _core.Tree(open_backend(backend), 4, 2)
+    core = _core.Tree(open_backend(backend), 4, 2, first_device(backend))
     for state in (
         ([1], [0] * 4, 4),
         ([1, 2], [0] * 3, 4),
@@ -190,14 +196,14 @@ def test_the_binding_checks_the_state_of_the_rng(backend: str) -> None:
         ([1, 2], [0] * 4, -1),
     ):
         with pytest.raises(_core.Failure) as caught:
-            core.rng = state
+            core._rng = state
         assert caught.value.args[0] == "ARGUMENT"
 
 
 @pytest.mark.parametrize("kind", [-1, 3])
 def test_the_binding_refuses_an_unknown_kind(backend: str, kind: int) -> None:
     with pytest.raises(_core.Failure) as caught:
-        _core.Tree(open_backend(backend), 4, kind)
+        _core.Tree(open_backend(backend), 4, kind, first_device(backend))
     assert caught.value.args[0] == "ARGUMENT"
 
 
