@@ -16,24 +16,29 @@ void kernel_release(sumtree_t *tree);
 /* The bytes that may still be taken where `device` says. */
 uint64_t kernel_memory_available(int32_t device);
 
-void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step);
-void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses, int64_t mass_step);
-void kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses);
-void kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses);
+/* OK, or DEVICE if the tree's device can no longer be used. */
+sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                             int64_t mass_step);
+sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses,
+                                   int64_t mass_step);
+sumtree_status kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses);
+sumtree_status kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses);
 
-/* Over the nodes first .. last of the leaf level, first <= last. */
-double kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last);
-double kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last);
-double kernel_root(const sumtree_t *tree, sumtree_plane plane);
+/* The same, over the nodes first .. last of the leaf level, first <= last. */
+sumtree_status kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last, double *sum);
+sumtree_status kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last, double *min);
+sumtree_status kernel_root(const sumtree_t *tree, sumtree_plane plane, double *value);
 
-void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices);
-void kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
-                   int64_t *indices, double *masses, double *weights);
+/* Check the total, and the targets, too: EMPTY, or TARGET and *position. */
+sumtree_status kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                           int64_t *indices, int64_t *position);
+sumtree_status kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
+                             int64_t *indices, double *masses, double *weights);
 
-/* The first unsound leaf, else the first unsound node of a plane, from the leaves up; -1 if there is none. */
-int64_t kernel_unsound_leaf(const sumtree_t *tree);
-int64_t kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane);
-void kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes);
+/* CORRUPT, and *node is the first unsound leaf, or the first unsound node of a plane, from the leaves up. */
+sumtree_status kernel_unsound_leaf(const sumtree_t *tree, int64_t *node);
+sumtree_status kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane, int64_t *node);
+sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes);
 
 /* ---- devices: as the functions of sumtree.h ----------------------------------------------------------------------- */
 

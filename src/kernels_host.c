@@ -36,14 +36,9 @@ void kernel_release(sumtree_t *tree) {
     free(tree->max);
 }
 
-/* Page tables take 8 bytes for each page of 4 KiB, and the allocator a little: without this reserve a tree that just
- * fits is killed while its pages are taken. */
 uint64_t kernel_memory_available(int32_t device) {
     (void)device;
-    const uint64_t available = memory_available("");
-    if (available == UINT64_MAX) return available;
-    const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
-    return reserve < available ? available - reserve : 0;
+    return memory_to_spare();
 }
 
 /* ---- recompute --------------------------------------------------------------------------------------------------- */
@@ -220,7 +215,8 @@ SUMTREE_NOINLINE void update_levels(const sumtree_t *tree, int64_t count, const 
 /* Up to this many leaves, climbs cost less than the bookkeeping of levels. */
 static const int64_t FEW_LEAVES = 3;
 
-void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
+sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                             int64_t mass_step) {
     if (count <= FEW_LEAVES && tree->kind == SUMTREE_KIND_SUM) {
         update_few(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
     } else if (count == 1 && tree->kind == SUMTREE_KIND_PRIORITY) {
@@ -228,9 +224,11 @@ void kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const
     } else {
         update_levels(tree, count, indices, masses, mass_step);
     }
+    return SUMTREE_OK;
 }
 
-void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses, int64_t mass_step) {
+sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses,
+                                   int64_t mass_step) {
     double *leaf = leaves(tree) + start;
     for (int64_t k = 0; k < count; ++k) leaf[k] = stored(tree->kind, masses[k * mass_step]);
     switch (tree->kind) {
@@ -244,6 +242,7 @@ void kernel_update_range(sumtree_t *tree, int64_t start, int64_t count, const do
         ascend_range(tree, SUMTREE_KIND_PRIORITY, start, count);
         break;
     }
+    return SUMTREE_OK;
 }
 
 /* ---- descents ---------------------------------------------------------------------------------------------------- */
@@ -313,7 +312,7 @@ SUMTREE_INLINE void find(const sumtree_t *tree, sumtree_side side, int64_t count
     }
 }
 
-void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices) {
+static void find_any(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side, int64_t *indices) {
     if (side == SUMTREE_SIDE_RIGHT) {
         find(tree, SUMTREE_SIDE_RIGHT, count, targets, indices);
     } else {
@@ -321,11 +320,24 @@ void kernel_find(const sumtree_t *tree, int64_t count, const double *targets, su
     }
 }
 
+sumtree_status kernel_find(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                           int64_t *indices, int64_t *position) {
+    const double total = tree->sum[1];
+    if (total == 0.0) return SUMTREE_EMPTY;
+    const int64_t bad = first_bad_target(total, count, targets);
+    if (bad >= 0) {
+        *position = bad;
+        return SUMTREE_TARGET;
+    }
+    find_any(tree, count, targets, side, indices);
+    return SUMTREE_OK;
+}
+
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
 /* Turns doubles u_0, u_1, .. into targets, in place. */
 static void aim(double *targets, int64_t count, double total, bool stratified) {
-    const double below = nextafter(total, 0.0);
+    const double below = just_below(total);
     for (int64_t k = 0; k < count; ++k) targets[k] = aimed(targets[k], k, count, total, below, stratified);
 }
 
@@ -341,72 +353,65 @@ static void weigh(const sumtree_t *tree, int64_t count, double beta, const int64
     }
 }
 
-void kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
-                   int64_t *indices, double *masses, double *weights) {
+sumtree_status kernel_sample(const sumtree_t *tree, sumtree_philox *rng, int64_t count, double beta, bool stratified,
+                             int64_t *indices, double *masses, double *weights) {
     double *targets = weights; /* weights are written last */
+    if (tree->sum[1] == 0.0) return SUMTREE_EMPTY;
     philox_uniforms(rng, count, targets);
     aim(targets, count, tree->sum[1], stratified);
-    kernel_find(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
+    find_any(tree, count, targets, SUMTREE_SIDE_RIGHT, indices);
     weigh(tree, count, beta, indices, masses, weights);
+    return SUMTREE_OK;
 }
 
-/* ---- reductions over the nodes first .. last of the leaf level ----------------------------------------------------
- *
- * `head` and `tail` are the values of the ancestors of first and last in the tree whose leaves outside the range are
- * unset. Unset leaves add nothing, exactly, so only siblings that lie inside the range are combined, left first. */
+/* ---- reductions --------------------------------------------------------------------------------------------------- */
 
-double kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last) {
-    const double *sum = tree->sum;
-    double head = sum[first], tail = sum[last];
-    if (first == last) return head;
-    for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
-        if ((first & 1) == 0) head = head + sum[first + 1];
-        if ((last & 1) == 1) tail = sum[last - 1] + tail;
-    }
-    return head + tail;
+sumtree_status kernel_range_sum(const sumtree_t *tree, int64_t first, int64_t last, double *sum) {
+    *sum = range_sum(tree, first, last);
+    return SUMTREE_OK;
 }
 
-double kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last) {
-    const double *min = tree->min;
-    double head = min[first], tail = min[last];
-    if (first == last) return head;
-    for (; first >> 1 != last >> 1; first >>= 1, last >>= 1) {
-        if ((first & 1) == 0) head = smaller(head, min[first + 1]);
-        if ((last & 1) == 1) tail = smaller(min[last - 1], tail);
-    }
-    return smaller(head, tail);
+sumtree_status kernel_range_min(const sumtree_t *tree, int64_t first, int64_t last, double *min) {
+    *min = range_min(tree, first, last);
+    return SUMTREE_OK;
 }
 
-double kernel_root(const sumtree_t *tree, sumtree_plane plane) { return node_value(tree, plane, 1); }
+sumtree_status kernel_root(const sumtree_t *tree, sumtree_plane plane, double *value) {
+    *value = node_value(tree, plane, 1);
+    return SUMTREE_OK;
+}
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
-void kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses) {
+sumtree_status kernel_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses) {
     const double *leaf = leaves(tree);
     for (int64_t k = 0; k < count; ++k) masses[k] = leaf[indices[k]];
+    return SUMTREE_OK;
 }
 
-void kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
+sumtree_status kernel_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
     memcpy(masses, leaves(tree) + start, (size_t)count * sizeof(double));
+    return SUMTREE_OK;
 }
 
-int64_t kernel_unsound_leaf(const sumtree_t *tree) {
-    for (int64_t i = tree->padded; i < 2 * tree->padded; ++i) {
-        if (!leaf_is_sound(tree, i)) return i;
+sumtree_status kernel_unsound_leaf(const sumtree_t *tree, int64_t *node) {
+    for (*node = tree->padded; *node < 2 * tree->padded; ++*node) {
+        if (!leaf_is_sound(tree, *node)) return SUMTREE_CORRUPT;
     }
-    return -1;
+    return SUMTREE_OK;
 }
 
-int64_t kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane) {
-    for (int64_t i = tree->padded - 1; i > 0; --i) {
-        if (!node_is_sound(tree, plane, i)) return i;
+sumtree_status kernel_unsound_node(const sumtree_t *tree, sumtree_plane plane, int64_t *node) {
+    for (*node = tree->padded - 1; *node > 0; --*node) {
+        if (!node_is_sound(tree, plane, *node)) return SUMTREE_CORRUPT;
     }
-    return -1;
+    return SUMTREE_OK;
 }
 
-void kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
+sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
     nodes[0] = 0.0;
     for (int64_t i = 1; i < 2 * tree->padded; ++i) nodes[i] = node_value(tree, plane, i);
+    return SUMTREE_OK;
 }
 
 /* ---- devices: none ------------------------------------------------------------------------------------------------ */

@@ -120,6 +120,15 @@ uint64_t memory_available(const char *root) {
     return physical < group ? physical : group;
 }
 
+/* Page tables take 8 bytes for each page of 4 KiB, and the allocator a little: without this reserve a tree that just
+ * fits is killed while its pages are taken. */
+uint64_t memory_to_spare(void) {
+    const uint64_t available = memory_available("");
+    if (available == UINT64_MAX) return available;
+    const uint64_t reserve = available / 256 + ((uint64_t)1 << 20);
+    return reserve < available ? available - reserve : 0;
+}
+
 double *memory_take_zeroed(int64_t doubles) {
     const size_t bytes = (size_t)doubles * sizeof(double);
     const bool large = bytes >= 2 * HUGE_PAGE;

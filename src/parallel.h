@@ -2,9 +2,17 @@
  * src/CMakeLists.txt.
  *
  *   BACKEND_DEVICE             where trees are made by default: a device's number, or -1, the host
+ *   BACKEND_LEAF_BYTES         what a tree takes for each leaf of the padded capacity beside its planes
+ *   PARALLEL_ROUTINE           before a function that kernels call
+ *   PARALLEL_PRODUCT(a, b)     a * b, rounded: no compiler may contract it with an addition
  *   parallel_width(work)       how many members a team for so many elements is to have; 1: not worth a team
  *   PARALLEL_MEMBERS(width)    before a loop over the members of a team, 0 .. width-1: each runs one iteration
  *   PARALLEL_LOOP(width)       before a loop whose iterations are independent, shared out among a team
+ *
+ * The gpu backend alone:
+ *
+ *   PARALLEL_KERNEL(gangs, lanes)  before a block that a device runs, behind those that were put into its queue before
+ *   BACKEND_DECLARES_BLOCK         kernels find their block by its name, not by an argument: see device.h
  */
 #ifndef SUMTREE_PARALLEL_H
 #define SUMTREE_PARALLEL_H
@@ -17,6 +25,9 @@
 #define BACKEND_NAME "cpu"
 #define BACKEND_RUNTIME ""
 #define BACKEND_DEVICE (-1)
+#define BACKEND_LEAF_BYTES 0
+#define PARALLEL_ROUTINE
+#define PARALLEL_PRODUCT(a, b) ((a) * (b))
 #define PARALLEL_MEMBERS(width) (void)(width);
 #define PARALLEL_LOOP(width) (void)(width);
 
@@ -34,6 +45,9 @@ static inline int parallel_width(int64_t work) {
 #define BACKEND_RUNTIME ", OpenMP"
 #define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define BACKEND_DEVICE (-1)
+#define BACKEND_LEAF_BYTES 0
+#define PARALLEL_ROUTINE
+#define PARALLEL_PRODUCT(a, b) ((a) * (b))
 #define PARALLEL_MEMBERS(width) PARALLEL_PRAGMA(omp parallel for schedule(static, 1) num_threads(width))
 #define PARALLEL_LOOP(width) PARALLEL_PRAGMA(omp parallel for schedule(static) num_threads(width))
 
@@ -54,8 +68,29 @@ static inline int parallel_width(int64_t work) {
     return (int)(worth < threads ? worth : threads);
 }
 
+#elif defined(SUMTREE_BACKEND_GPU)
+
+#define BACKEND_NAME "gpu"
+#define BACKEND_DEVICE 0
+#define BACKEND_LEAF_BYTES 4 /* a tag */
+#define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#define PARALLEL_ROUTINE PARALLEL_PRAGMA(acc routine seq)
+#define PARALLEL_PRODUCT(a, b) __builtin_fma(a, b, 0.0) /* ptxas contracts products, whatever the compiler was told */
+
+#if defined(__NVCOMPILER)
+#define BACKEND_RUNTIME ", OpenACC by nvc"
+#define BACKEND_DECLARES_BLOCK 0
+#define PARALLEL_KERNEL(gangs, lanes)                                                                                  \
+    PARALLEL_PRAGMA(acc parallel num_gangs(gangs) num_workers(1) vector_length(lanes) async(QUEUE) deviceptr(there))
 #else
-#error "define the backend to build: SUMTREE_BACKEND_CPU or SUMTREE_BACKEND_MULTICORE"
+#define BACKEND_RUNTIME ", OpenACC with nvptx offload"
+#define BACKEND_DECLARES_BLOCK 1
+#define PARALLEL_KERNEL(gangs, lanes)                                                                                  \
+    PARALLEL_PRAGMA(acc parallel num_gangs(gangs) num_workers(1) vector_length(lanes) async(QUEUE))
+#endif
+
+#else
+#error "define the backend to build: SUMTREE_BACKEND_CPU, SUMTREE_BACKEND_MULTICORE or SUMTREE_BACKEND_GPU"
 #endif
 
 #endif

@@ -71,7 +71,7 @@ SUMTREE_EXPORT uint64_t sumtree_memory_available(void) { return kernel_memory_av
 SUMTREE_EXPORT uint64_t sumtree_bytes(int64_t capacity, sumtree_kind kind) {
     if (!is_capacity(capacity)) return 0;
     const uint64_t planes = kind == SUMTREE_KIND_PRIORITY ? 4 : 2;
-    return sizeof(sumtree_t) + planes * sizeof(double) * (uint64_t)padded_capacity(capacity);
+    return sizeof(sumtree_t) + (planes * sizeof(double) + BACKEND_LEAF_BYTES) * (uint64_t)padded_capacity(capacity);
 }
 
 static bool is_device(int32_t device) { return device >= 0 && device < kernel_device_count(); }
@@ -172,8 +172,8 @@ SUMTREE_EXPORT sumtree_status sumtree_update(sumtree_t *tree, int64_t count, con
         status = check_indices(tree, count, indices, position);
         if (status == SUMTREE_OK) status = check_masses(tree, count, masses, mass_step, position);
     }
-    if (status == SUMTREE_OK && count > 0) kernel_update(tree, count, indices, masses, mass_step);
-    return status;
+    if (status != SUMTREE_OK || count == 0) return status;
+    return kernel_update(tree, count, indices, masses, mass_step);
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_update_range(sumtree_t *tree, int64_t start, int64_t count, const double *masses,
@@ -181,24 +181,22 @@ SUMTREE_EXPORT sumtree_status sumtree_update_range(sumtree_t *tree, int64_t star
     if (!is_batch(tree, count, masses, masses) || !is_step(mass_step)) return SUMTREE_ARGUMENT;
     if (!is_span(tree, start, count)) return SUMTREE_RANGE;
     const sumtree_status status = check_masses(tree, count, masses, mass_step, position);
-    if (status == SUMTREE_OK && count > 0) kernel_update_range(tree, start, count, masses, mass_step);
-    return status;
+    if (status != SUMTREE_OK || count == 0) return status;
+    return kernel_update_range(tree, start, count, masses, mass_step);
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses,
                                           int64_t *position) {
     if (!is_batch(tree, count, indices, masses)) return SUMTREE_ARGUMENT;
     const sumtree_status status = check_indices(tree, count, indices, position);
-    if (status != SUMTREE_OK) return status;
-    if (count > 0) kernel_get(tree, count, indices, masses);
-    return SUMTREE_OK;
+    if (status != SUMTREE_OK || count == 0) return status;
+    return kernel_get(tree, count, indices, masses);
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_get_range(const sumtree_t *tree, int64_t start, int64_t count, double *masses) {
     if (!is_batch(tree, count, masses, masses)) return SUMTREE_ARGUMENT;
     if (!is_span(tree, start, count)) return SUMTREE_RANGE;
-    if (count > 0) kernel_get_range(tree, start, count, masses);
-    return SUMTREE_OK;
+    return count == 0 ? SUMTREE_OK : kernel_get_range(tree, start, count, masses);
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
@@ -207,16 +205,16 @@ SUMTREE_EXPORT sumtree_status sumtree_sum(const sumtree_t *tree, int64_t start, 
     if (tree == NULL || sum == NULL) return SUMTREE_ARGUMENT;
     if (tree->kind == SUMTREE_KIND_MIN) return SUMTREE_KIND;
     if (!is_range(tree, start, stop)) return SUMTREE_RANGE;
-    *sum = start == stop ? 0.0 : kernel_range_sum(tree, tree->padded + start, tree->padded + stop - 1);
-    return SUMTREE_OK;
+    *sum = 0.0;
+    return start == stop ? SUMTREE_OK : kernel_range_sum(tree, tree->padded + start, tree->padded + stop - 1, sum);
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_min(const sumtree_t *tree, int64_t start, int64_t stop, double *min) {
     if (tree == NULL || min == NULL) return SUMTREE_ARGUMENT;
     if (tree->kind != SUMTREE_KIND_MIN) return SUMTREE_KIND;
     if (!is_range(tree, start, stop)) return SUMTREE_RANGE;
-    *min = start == stop ? INFINITY : kernel_range_min(tree, tree->padded + start, tree->padded + stop - 1);
-    return SUMTREE_OK;
+    *min = INFINITY;
+    return start == stop ? SUMTREE_OK : kernel_range_min(tree, tree->padded + start, tree->padded + stop - 1, min);
 }
 
 static bool has_plane(const sumtree_t *tree, sumtree_plane plane) {
@@ -234,8 +232,7 @@ static bool has_plane(const sumtree_t *tree, sumtree_plane plane) {
 SUMTREE_EXPORT sumtree_status sumtree_root(const sumtree_t *tree, sumtree_plane plane, double *value) {
     if (tree == NULL || value == NULL) return SUMTREE_ARGUMENT;
     if (!has_plane(tree, plane)) return SUMTREE_KIND;
-    *value = kernel_root(tree, plane);
-    return SUMTREE_OK;
+    return kernel_root(tree, plane, value);
 }
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
@@ -251,12 +248,9 @@ SUMTREE_EXPORT sumtree_status sumtree_find(const sumtree_t *tree, int64_t count,
                                            sumtree_side side, int64_t *indices, int64_t *position) {
     const sumtree_status status = check_find(tree, count, targets, side, indices);
     if (status != SUMTREE_OK || count == 0) return status;
-    const double total = kernel_root(tree, SUMTREE_PLANE_SUM);
-    if (total == 0.0) return SUMTREE_EMPTY;
-    const int64_t bad = first_bad_target(total, count, targets);
-    if (bad >= 0) return fail_at(SUMTREE_TARGET, bad, position);
-    kernel_find(tree, count, targets, side, indices);
-    return SUMTREE_OK;
+    int64_t bad = -1;
+    const sumtree_status found = kernel_find(tree, count, targets, side, indices, &bad);
+    return found == SUMTREE_TARGET ? fail_at(found, bad, position) : found;
 }
 
 static bool is_philox(const sumtree_philox *rng) { return rng != NULL && rng->buffer_pos >= 0 && rng->buffer_pos <= 4; }
@@ -280,9 +274,7 @@ SUMTREE_EXPORT sumtree_status sumtree_sample(const sumtree_t *tree, sumtree_phil
                                              int32_t stratified, int64_t *indices, double *masses, double *weights) {
     const sumtree_status status = check_sample(tree, rng, count, beta, indices, masses, weights);
     if (status != SUMTREE_OK || count == 0) return status;
-    if (kernel_root(tree, SUMTREE_PLANE_SUM) == 0.0) return SUMTREE_EMPTY;
-    kernel_sample(tree, rng, count, beta, stratified != 0, indices, masses, weights);
-    return SUMTREE_OK;
+    return kernel_sample(tree, rng, count, beta, stratified != 0, indices, masses, weights);
 }
 
 static bool is_priority(double priority, double mass) { return priority >= 0.0 && isfinite(priority) && is_mass(mass); }
@@ -366,20 +358,20 @@ static sumtree_status corrupt_at(sumtree_plane where, int64_t bad, sumtree_plane
 
 SUMTREE_EXPORT sumtree_status sumtree_validate(const sumtree_t *tree, sumtree_plane *plane, int64_t *node) {
     if (tree == NULL) return SUMTREE_ARGUMENT;
-    const int64_t leaf = kernel_unsound_leaf(tree);
     const bool min_alone = tree->kind == SUMTREE_KIND_MIN;
-    if (leaf >= 0) return corrupt_at(min_alone ? SUMTREE_PLANE_MIN : SUMTREE_PLANE_SUM, leaf, plane, node);
-    for (int p = SUMTREE_PLANE_SUM; p <= SUMTREE_PLANE_MAX; ++p) {
+    sumtree_plane where = min_alone ? SUMTREE_PLANE_MIN : SUMTREE_PLANE_SUM;
+    int64_t bad = 0;
+    sumtree_status status = kernel_unsound_leaf(tree, &bad);
+    for (int p = SUMTREE_PLANE_SUM; p <= SUMTREE_PLANE_MAX && status == SUMTREE_OK; ++p) {
         if (!has_plane(tree, (sumtree_plane)p)) continue;
-        const int64_t bad = kernel_unsound_node(tree, (sumtree_plane)p);
-        if (bad >= 0) return corrupt_at((sumtree_plane)p, bad, plane, node);
+        where = (sumtree_plane)p;
+        status = kernel_unsound_node(tree, where, &bad);
     }
-    return SUMTREE_OK;
+    return status == SUMTREE_CORRUPT ? corrupt_at(where, bad, plane, node) : status;
 }
 
 SUMTREE_EXPORT sumtree_status sumtree_nodes(const sumtree_t *tree, sumtree_plane plane, double *nodes) {
     if (tree == NULL || nodes == NULL) return SUMTREE_ARGUMENT;
     if (!has_plane(tree, plane)) return SUMTREE_KIND;
-    kernel_nodes(tree, plane, nodes);
-    return SUMTREE_OK;
+    return kernel_nodes(tree, plane, nodes);
 }

@@ -29,6 +29,7 @@ struct sumtree {
     double *sum;
     double *min;
     double *max;
+    struct tree_state *state; /* what the gpu backend keeps besides; NULL in host memory */
 };
 
 /* checks.c: the first bad position of a batch in host memory, or -1. */
@@ -42,6 +43,7 @@ void philox_uniforms(sumtree_philox *rng, int64_t count, double *uniforms);
 
 /* memory.c: `root` is where /proc and /sys are mounted, "" outside of tests. UINT64_MAX when nothing limits. */
 uint64_t memory_available(const char *root);
+uint64_t memory_to_spare(void);
 double *memory_take_zeroed(int64_t doubles);
 
 #endif

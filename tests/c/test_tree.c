@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "planes.h"
 #include "test.h"
 #include "tree.h"
 
@@ -680,15 +681,15 @@ static void test_masses_errors(void) {
 
 /* Overwrites one double of a tree, looks whether it is found there, and puts it back. */
 static void check_found(const sumtree_t *tree, double *memory, sumtree_plane plane, int64_t node, double wrong) {
-    const double right = memory[node];
+    const double right = peek(tree, memory + node);
     sumtree_plane found_plane = (sumtree_plane)PLANES;
     int64_t found_node = -1;
-    memory[node] = wrong;
+    poke(tree, memory + node, wrong);
     CHECK_STATUS(CORRUPT, sumtree_validate(tree, &found_plane, &found_node));
     CHECK_STATUS(CORRUPT, sumtree_validate(tree, NULL, NULL));
     CHECK_INT(plane, found_plane);
     CHECK_INT(node, found_node);
-    memory[node] = right;
+    poke(tree, memory + node, right);
     CHECK_STATUS(OK, sumtree_validate(tree, NULL, NULL));
 }
 
@@ -725,7 +726,8 @@ static void test_corrupt_nodes(void) {
         for (int p = 0; p < PLANES; ++p) {
             if (!has((sumtree_kind)kind, (sumtree_plane)p)) continue;
             for (int64_t node = 1; node < 8; ++node) {
-                const double off = isinf(memory[p][node]) ? DBL_MAX : nextafter(memory[p][node], 100.0);
+                const double right = peek(tree, memory[p] + node);
+                const double off = isinf(right) ? DBL_MAX : nextafter(right, 100.0);
                 check_found(tree, memory[p], (sumtree_plane)p, node, off);
                 check_found(tree, memory[p], (sumtree_plane)p, node, NAN);
             }
@@ -739,7 +741,7 @@ static void test_corrupt_nodes(void) {
 static void test_leaf_without_its_ancestors(void) {
     sumtree_t *tree = make_with(SUMTREE_KIND_PRIORITY, 5, FIVE);
     int64_t node = -1;
-    tree->sum[8 + 4] = 4.5;
+    poke(tree, tree->sum + 8 + 4, 4.5);
     CHECK_STATUS(CORRUPT, sumtree_validate(tree, NULL, &node));
     CHECK_INT(6, node);
     sumtree_free(tree);

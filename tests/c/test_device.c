@@ -1,0 +1,586 @@
+/* The gpu backend: trees long enough for every kernel, against plain arrays; arrays in device memory; devices that cannot
+ * be used. Without a device, LIBSUMTREE_GPU_ON_HOST=for-tests runs all of it on the host. */
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "planes.h"
+#include "test.h"
+
+enum { KINDS = 3, LONG = (1 << 20) + 5 };
+
+/* ---- tools ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t words;
+
+static void seed(uint64_t value) { words = value; }
+
+static uint64_t next_word(void) {
+    words = words * 6364136223846793005u + 1442695040888963407u;
+    return words >> 11;
+}
+
+static int64_t below(int64_t bound) { return (int64_t)(next_word() % (uint64_t)bound); }
+
+static double any_mass(void) {
+    static const double extremes[] = {0.0, -0.0, 0x1p-1074, 0x1.8p-1040, DBL_MIN, 1.0, 0x1p900, 0x1p960};
+    const int64_t choice = below(64);
+    return choice < 8 ? extremes[choice] : (double)next_word() * 0x1p-53 + 0x1p-60;
+}
+
+static void *take(size_t bytes) {
+    void *memory = malloc(bytes > 0 ? bytes : 1);
+    if (memory == NULL) exit(2);
+    return memory;
+}
+
+/* An array in device 0. */
+static void *up(const void *array, size_t bytes) {
+    void *there = NULL;
+    CHECK_STATUS(OK, sumtree_device_allocate(0, bytes, &there));
+    if (there == NULL) exit(2);
+    if (bytes > 0) copy_up(0, there, array, bytes);
+    return there;
+}
+
+static void give_back(void *there) { sumtree_device_release(0, there); }
+
+/* A tree, and all its leaves in a plain array. */
+typedef struct twin {
+    sumtree_t *tree;
+    int64_t capacity, padded;
+    sumtree_kind kind;
+    double *leaf, *node, *seen;
+} twin;
+
+static double unset(sumtree_kind kind) { return kind == SUMTREE_KIND_MIN ? INFINITY : 0.0; }
+
+static twin make_twin(int64_t capacity, sumtree_kind kind) {
+    twin made = {NULL, capacity, 1, kind, NULL, NULL, NULL};
+    CHECK_STATUS(OK, sumtree_create(capacity, kind, &made.tree));
+    if (made.tree == NULL) exit(2);
+    made.padded = sumtree_padded_capacity(made.tree);
+    made.leaf = take((size_t)made.padded * sizeof(double));
+    made.node = take(2 * (size_t)made.padded * sizeof(double));
+    made.seen = take(2 * (size_t)made.padded * sizeof(double));
+    for (int64_t j = 0; j < made.padded; ++j) made.leaf[j] = unset(kind);
+    return made;
+}
+
+static void free_twin(const twin *t) {
+    sumtree_free(t->tree);
+    free(t->leaf);
+    free(t->node);
+    free(t->seen);
+}
+
+static double combine(sumtree_plane plane, double left, double right) {
+    if (plane == SUMTREE_PLANE_SUM) return left + right;
+    if (plane == SUMTREE_PLANE_MIN) return right < left ? right : left;
+    return right > left ? right : left;
+}
+
+static void check_plane(const twin *t, sumtree_plane plane) {
+    const bool positive = t->kind == SUMTREE_KIND_PRIORITY && plane == SUMTREE_PLANE_MIN;
+    t->node[0] = 0.0;
+    for (int64_t j = 0; j < t->padded; ++j) {
+        t->node[t->padded + j] = positive && t->leaf[j] == 0.0 ? INFINITY : t->leaf[j];
+    }
+    for (int64_t i = t->padded - 1; i > 0; --i) t->node[i] = combine(plane, t->node[2 * i], t->node[2 * i + 1]);
+    double root = NAN;
+    CHECK_STATUS(OK, sumtree_root(t->tree, plane, &root));
+    CHECK_DOUBLE(t->node[1], root);
+    CHECK_STATUS(OK, sumtree_nodes(t->tree, plane, t->seen));
+    CHECK(memcmp(t->node, t->seen, 2 * (size_t)t->padded * sizeof(double)) == 0);
+}
+
+static void check_nodes(const twin *t) {
+    if (t->kind != SUMTREE_KIND_MIN) check_plane(t, SUMTREE_PLANE_SUM);
+    if (t->kind != SUMTREE_KIND_SUM) check_plane(t, SUMTREE_PLANE_MIN);
+    if (t->kind == SUMTREE_KIND_PRIORITY) check_plane(t, SUMTREE_PLANE_MAX);
+    CHECK_STATUS(OK, sumtree_validate(t->tree, NULL, NULL));
+}
+
+static void set_leaf(const twin *t, int64_t index, double value) {
+    t->leaf[index] = t->kind == SUMTREE_KIND_MIN ? value : value + 0.0;
+}
+
+/* ---- updates ----------------------------------------------------------------------------------------------------- */
+
+static sumtree_status update_there(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                                   int64_t step, int64_t *position) {
+    int64_t *there_indices = up(indices, (size_t)count * sizeof *indices);
+    double *there_masses = up(masses, (size_t)(step == 0 && count > 0 ? 1 : count) * sizeof *masses);
+    const sumtree_status status = sumtree_device_update(tree, count, there_indices, there_masses, step, position);
+    give_back(there_indices);
+    give_back(there_masses);
+    return status;
+}
+
+/* A batch: random, all in one place, or one after the other, with many duplicates. */
+static void fill_batch(const twin *t, int64_t count, int64_t *indices, double *masses) {
+    const int64_t shape = below(4), start = below(t->capacity), narrow = below(t->capacity) + 1;
+    for (int64_t k = 0; k < count; ++k) {
+        indices[k] = shape == 0 ? (start + k) % t->capacity : shape == 1 ? (start + below(9)) % t->capacity
+                     : shape == 2 ? below(narrow) : below(t->capacity);
+        if (k % 3 == 2) indices[k] = indices[k - 1];
+        masses[k] = t->kind == SUMTREE_KIND_MIN && below(3) == 0 ? -any_mass() : any_mass();
+    }
+}
+
+static void check_updates(int64_t capacity, sumtree_kind kind, bool there) {
+    static const int64_t counts[] = {1, 2, 8, 500, 512, 4095, 4096, 4097, 9000, 0};
+    static int64_t indices[9000];
+    static double masses[9000];
+    twin t = make_twin(capacity, kind);
+    check_nodes(&t);
+    for (int c = 0; c < 10; ++c) {
+        for (int64_t step = 0; step < 2; ++step) {
+            fill_batch(&t, counts[c], indices, masses);
+            for (int64_t k = 0; k < counts[c]; ++k) set_leaf(&t, indices[k], masses[k * step]);
+            int64_t position = -7;
+            CHECK_STATUS(OK, (there ? update_there : sumtree_update)(t.tree, counts[c], indices, masses, step, &position));
+            CHECK_INT(-7, position);
+            if (below(2) == 0) check_nodes(&t); /* or else the next update meets a crown that is due */
+        }
+    }
+    check_nodes(&t);
+    free_twin(&t);
+}
+
+static const int64_t CAPACITIES[] = {1, 2, 3, 5, 100, 2048, 4095, 4096, 4097, 8192, 8193, 20000, 70000, 1 << 17};
+enum { SIZES = sizeof CAPACITIES / sizeof CAPACITIES[0] };
+
+static void test_updates(void) {
+    seed(1);
+    for (int c = 0; c < SIZES; ++c) {
+        for (int kind = 0; kind < KINDS; ++kind) {
+            check_updates(CAPACITIES[c], (sumtree_kind)kind, false);
+            check_updates(CAPACITIES[c], (sumtree_kind)kind, true);
+        }
+    }
+}
+
+static void test_ranges_of_leaves(void) {
+    static double masses[70000];
+    seed(2);
+    for (int c = 0; c < SIZES; ++c) {
+        for (int kind = 0; kind < KINDS; ++kind) {
+            if (CAPACITIES[c] > 70000) continue;
+            twin t = make_twin(CAPACITIES[c], (sumtree_kind)kind);
+            for (int step = 0; step < 6; ++step) {
+                const int64_t start = below(t.capacity + 1), count = step == 5 ? 0 : below(t.capacity - start + 1);
+                const int64_t stride = step % 2;
+                for (int64_t k = 0; k < count; ++k) masses[k] = any_mass();
+                for (int64_t k = 0; k < count; ++k) set_leaf(&t, start + k, masses[k * stride]);
+                CHECK_STATUS(OK, sumtree_update_range(t.tree, start, count, masses, stride, NULL));
+                CHECK_STATUS(OK, sumtree_get_range(t.tree, start, count, t.seen));
+                CHECK(memcmp(t.seen, t.leaf + start, (size_t)count * sizeof(double)) == 0);
+                check_nodes(&t);
+            }
+            free_twin(&t);
+        }
+    }
+}
+
+/* Batches that travel in parts: an index of an early part comes again in a late one. */
+static void test_long_batches(void) {
+    int64_t *indices = take(LONG * sizeof *indices), *found = take(LONG * sizeof *found);
+    double *masses = take(LONG * sizeof *masses), *read = take(LONG * sizeof *read);
+    seed(3);
+    twin t = make_twin(5000, SUMTREE_KIND_PRIORITY);
+    for (int64_t k = 0; k < LONG; ++k) {
+        indices[k] = k >= LONG - 5 ? k - (LONG - 5) : below(4500);
+        masses[k] = (double)below(1 << 20);
+        set_leaf(&t, indices[k], masses[k]);
+    }
+    CHECK_STATUS(OK, sumtree_update(t.tree, LONG, indices, masses, 1, NULL));
+    check_nodes(&t);
+    CHECK_STATUS(OK, sumtree_get(t.tree, LONG, indices, read, NULL));
+    for (int64_t k = 0; k < LONG; ++k) CHECK(read[k] == t.leaf[indices[k]]);
+    double total = 0.0;
+    CHECK_STATUS(OK, sumtree_root(t.tree, SUMTREE_PLANE_SUM, &total));
+    for (int64_t k = 0; k < LONG; ++k) masses[k] = (double)below((int64_t)total);
+    CHECK_STATUS(OK, sumtree_find(t.tree, LONG, masses, SUMTREE_SIDE_RIGHT, found, NULL));
+    read[0] = t.leaf[0];
+    for (int64_t j = 1; j < 5000; ++j) read[j] = read[j - 1] + t.leaf[j];
+    for (int64_t k = 0; k < LONG; ++k) {
+        CHECK(masses[k] < read[found[k]] && (found[k] == 0 || masses[k] >= read[found[k] - 1]));
+    }
+    int64_t position = -1;
+    masses[LONG - 1] = nextafter(total, INFINITY);
+    CHECK_STATUS(TARGET, sumtree_find(t.tree, LONG, masses, SUMTREE_SIDE_RIGHT, found, &position));
+    CHECK_INT(LONG - 1, position);
+    free_twin(&t);
+    free(indices), free(found), free(masses), free(read);
+}
+
+/* ---- errors on the device ----------------------------------------------------------------------------------------- */
+
+static void check_bad_batch(twin *t, int64_t count, int64_t bad, int64_t index, double mass, int32_t expected) {
+    int64_t *indices = take((size_t)count * sizeof *indices), position = -1;
+    double *masses = take((size_t)count * sizeof *masses);
+    for (int64_t k = 0; k < count; ++k) {
+        indices[k] = below(t->capacity);
+        masses[k] = any_mass();
+    }
+    const int64_t last = count - 1;
+    indices[last] = indices[bad] = index;
+    masses[last] = masses[bad] = mass;
+    check_status(expected, update_there(t->tree, count, indices, masses, 1, &position), "update", __FILE__, __LINE__);
+    CHECK_INT(bad, position);
+    check_nodes(t);
+    /* A bad index comes before any bad mass. */
+    indices[last] = -1;
+    CHECK_STATUS(INDEX, update_there(t->tree, count, indices, masses, 1, &position));
+    CHECK_INT(expected == SUMTREE_INDEX ? bad : last, position);
+    check_nodes(t);
+    /* Tags of a batch that failed are gone. */
+    for (int64_t k = 0; k < count; ++k) {
+        indices[k] = k % t->capacity;
+        masses[k] = (double)k;
+        set_leaf(t, indices[k], masses[k]);
+    }
+    CHECK_STATUS(OK, update_there(t->tree, count, indices, masses, 1, NULL));
+    check_nodes(t);
+    free(indices), free(masses);
+}
+
+static void test_bad_batches(void) {
+    static const int64_t counts[] = {1, 2, 300, 4096, 4097, 20000};
+    seed(4);
+    for (int kind = 0; kind < KINDS; ++kind) {
+        for (int c = 0; c < 6; ++c) {
+            twin small = make_twin(1000, (sumtree_kind)kind), large = make_twin(5000, (sumtree_kind)kind);
+            for (int round = 0; round < 2; ++round) {
+                twin *t = round == 0 ? &small : &large;
+                const int64_t bad = below(counts[c]);
+                check_bad_batch(t, counts[c], bad, t->capacity, 1.0, SUMTREE_INDEX);
+                check_bad_batch(t, counts[c], bad, INT64_MIN, NAN, SUMTREE_INDEX);
+                check_bad_batch(t, counts[c], bad, INT64_MAX, 1.0, SUMTREE_INDEX);
+                const bool min = kind == SUMTREE_KIND_MIN;
+                check_bad_batch(t, counts[c], bad, 7, min ? NAN : -1.0, min ? SUMTREE_VALUE : SUMTREE_MASS);
+                check_bad_batch(t, counts[c], bad, 7, NAN, min ? SUMTREE_VALUE : SUMTREE_MASS);
+            }
+            free_twin(&small);
+            free_twin(&large);
+        }
+    }
+}
+
+static void test_bad_reads(void) {
+    twin t = make_twin(5000, SUMTREE_KIND_SUM);
+    const int64_t indices[] = {1, 2, -3, 5000, 4};
+    double targets[] = {0.0, 0.5, 1.0, 1.5, NAN}, read[5];
+    int64_t *there = up(indices, sizeof indices), *found = up(indices, sizeof indices), position = -1;
+    double *targets_there = up(targets, sizeof targets), *read_there = up(targets, sizeof targets);
+    CHECK_STATUS(EMPTY, sumtree_device_find(t.tree, 5, targets_there, SUMTREE_SIDE_RIGHT, found, &position));
+    CHECK_STATUS(INDEX, sumtree_device_get(t.tree, 5, there, read_there, &position));
+    CHECK_INT(2, position);
+    const double one = 1.0;
+    CHECK_STATUS(OK, sumtree_update(t.tree, 1, indices, &one, 1, NULL));
+    CHECK_STATUS(TARGET, sumtree_device_find(t.tree, 5, targets_there, SUMTREE_SIDE_RIGHT, found, &position));
+    CHECK_INT(3, position);
+    CHECK_STATUS(TARGET, sumtree_find(t.tree, 5, targets, SUMTREE_SIDE_LEFT, (int64_t[5]){0}, &position));
+    CHECK_INT(3, position);
+    CHECK_STATUS(OK, sumtree_device_find(t.tree, 3, targets_there, SUMTREE_SIDE_RIGHT, found, NULL));
+    CHECK_STATUS(OK, sumtree_device_get(t.tree, 3, found, read_there, NULL));
+    copy_down(0, read, read_there, 3 * sizeof *read);
+    for (int k = 0; k < 3; ++k) CHECK_DOUBLE(1.0, read[k]);
+    CHECK_STATUS(OK, sumtree_device_get(t.tree, 0, NULL, NULL, NULL));
+    CHECK_STATUS(ARGUMENT, sumtree_device_get(t.tree, 1, NULL, read_there, NULL));
+    CHECK_STATUS(ARGUMENT, sumtree_device_update(t.tree, 1, there, targets_there, 2, NULL));
+    give_back(there), give_back(found), give_back(targets_there), give_back(read_there);
+    free_twin(&t);
+}
+
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+
+static bool same_rng(const sumtree_philox *a, const sumtree_philox *b) {
+    return memcmp(a->key, b->key, sizeof a->key) == 0 && memcmp(a->counter, b->counter, sizeof a->counter) == 0 &&
+           a->buffer_pos == b->buffer_pos;
+}
+
+static const sumtree_philox START = {{1, 2}, {UINT64_MAX - 1, UINT64_MAX, 3, 4}, 3};
+
+/* The same draws from host and device arrays as one target at a time. */
+static void check_draws(int64_t capacity, int64_t count, bool stratified) {
+    const size_t bytes = (size_t)count * sizeof(double);
+    twin t = make_twin(capacity, SUMTREE_KIND_PRIORITY);
+    for (int64_t j = 0; j < capacity; ++j) set_leaf(&t, j, below(4) == 0 ? 0.0 : (double)next_word());
+    CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, capacity, t.leaf, 1, NULL));
+    const int64_t touched = capacity / 2;
+    set_leaf(&t, touched, 0x1p60);
+    CHECK_STATUS(OK, sumtree_update(t.tree, 1, &touched, t.leaf + touched, 1, NULL)); /* its crown is due */
+    int64_t *indices = take(bytes), *found = take(bytes);
+    double *masses = take(bytes), *weights = take(bytes), *uniforms = take(bytes), *other = take(bytes);
+    void *there[3] = {up(masses, bytes), up(masses, bytes), up(masses, bytes)};
+    sumtree_philox rng = START, again = START, plain = START;
+    CHECK_STATUS(OK, sumtree_sample(t.tree, &rng, count, 0.5, stratified, indices, masses, weights));
+    CHECK_STATUS(OK, sumtree_device_sample(t.tree, &again, count, 0.5, stratified, there[0], there[1], there[2]));
+    CHECK_STATUS(OK, sumtree_uniforms(&plain, count, uniforms));
+    CHECK(same_rng(&rng, &plain) && same_rng(&again, &plain));
+    copy_down(0, found, there[0], bytes);
+    CHECK(memcmp(found, indices, bytes) == 0);
+    copy_down(0, other, there[1], bytes);
+    CHECK(memcmp(other, masses, bytes) == 0);
+    copy_down(0, other, there[2], bytes);
+    CHECK(memcmp(other, weights, bytes) == 0);
+    double total = 0.0, smallest = 0.0;
+    CHECK_STATUS(OK, sumtree_root(t.tree, SUMTREE_PLANE_SUM, &total));
+    CHECK_STATUS(OK, sumtree_root(t.tree, SUMTREE_PLANE_MIN, &smallest));
+    for (int64_t k = 0; k < count; ++k) {
+        const double part = stratified ? ((double)k + uniforms[k]) / (double)count : uniforms[k];
+        other[k] = fmin(part * total, nextafter(total, 0.0));
+        CHECK_DOUBLE(t.leaf[indices[k]], masses[k]);
+        const double expected = sqrt(smallest / masses[k]);
+        CHECK(fabs(weights[k] - expected) <= 4 * DBL_EPSILON * expected);
+    }
+    CHECK_STATUS(OK, sumtree_nodes(t.tree, SUMTREE_PLANE_SUM, t.node));
+    for (int64_t k = 0; k < count; ++k) {
+        int64_t node = 1;
+        for (double rest = other[k]; node < t.padded;) {
+            const double l = t.node[2 * node], r = t.node[2 * node + 1];
+            const bool left = l > rest || r == 0.0;
+            rest -= left ? 0.0 : l;
+            node = 2 * node + !left;
+        }
+        CHECK_INT(node - t.padded, indices[k]);
+    }
+    check_nodes(&t);
+    for (int k = 0; k < 3; ++k) give_back(there[k]);
+    free(indices), free(found), free(masses), free(weights), free(uniforms), free(other);
+    free_twin(&t);
+}
+
+static void test_draws(void) {
+    static const int64_t counts[] = {1, 5, 64, 512, 4096, 4097, 30000}, capacities[] = {1, 7, 4095, 4097, 9000, 70000};
+    seed(5);
+    for (int c = 0; c < 7; ++c) {
+        for (int size = 0; size < 6; ++size) {
+            check_draws(capacities[size], counts[c], false);
+            check_draws(capacities[size], counts[c], true);
+        }
+    }
+    check_draws(5000, LONG, true);
+}
+
+/* Both sides, on targets where a descent would enter an empty child: the sums of all leaves to the left. */
+static void test_boundaries(void) {
+    enum { LEAVES = 5000 };
+    static double targets[LEAVES + 1];
+    static int64_t found[LEAVES + 1];
+    seed(6);
+    twin t = make_twin(LEAVES, SUMTREE_KIND_SUM);
+    for (int64_t j = 0; j < LEAVES; ++j) set_leaf(&t, j, below(3) == 0 ? (double)below(9) : 0.0);
+    CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, LEAVES, t.leaf, 1, NULL));
+    for (int64_t j = 0; j < LEAVES; ++j) targets[j + 1] = targets[j] + t.leaf[j];
+    for (int side = 0; side < 2; ++side) {
+        for (int64_t first = 0; first <= LEAVES; first += LEAVES) {
+            const int64_t count = first == 0 ? LEAVES + 1 : 4000;
+            CHECK_STATUS(OK, sumtree_find(t.tree, count, targets, (sumtree_side)side, found, NULL));
+            for (int64_t k = 0; k < count; ++k) {
+                int64_t j = 0;
+                while (t.leaf[j] == 0.0 || (side == 0 ? targets[k] >= targets[j + 1] : targets[k] > targets[j + 1])) {
+                    if (++j == LEAVES) break;
+                }
+                if (j == LEAVES) while (t.leaf[--j] == 0.0) {}
+                CHECK_INT(j, found[k]);
+            }
+        }
+    }
+    free_twin(&t);
+}
+
+static void test_sample_errors(void) {
+    twin t = make_twin(5000, SUMTREE_KIND_PRIORITY), sums = make_twin(5000, SUMTREE_KIND_SUM);
+    double *there = up(t.leaf, 10 * sizeof(double)), drawn[10];
+    int64_t found[10];
+    sumtree_philox rng = START;
+    CHECK_STATUS(EMPTY, sumtree_sample(t.tree, &rng, 10, 0.5, 0, found, drawn, drawn));
+    CHECK_STATUS(EMPTY, sumtree_device_sample(t.tree, &rng, 10, 0.5, 0, (int64_t *)(void *)there, there, there));
+    CHECK_STATUS(OK, sumtree_device_sample(t.tree, &rng, 0, 0.5, 0, NULL, NULL, NULL));
+    CHECK_STATUS(EXPONENT, sumtree_device_sample(t.tree, &rng, 10, 1.5, 0, (int64_t *)(void *)there, there, there));
+    CHECK_STATUS(KIND, sumtree_device_sample(sums.tree, &rng, 10, 0.5, 0, (int64_t *)(void *)there, there, there));
+    CHECK(same_rng(&rng, &START));
+    give_back(there);
+    free_twin(&t);
+    free_twin(&sums);
+}
+
+/* ---- reductions, and what is wrong with nodes ---------------------------------------------------------------------- */
+
+static void test_ranges(void) {
+    seed(7);
+    for (int kind = 0; kind < KINDS; ++kind) {
+        twin t = make_twin(5000, (sumtree_kind)kind);
+        for (int64_t j = 0; j < t.capacity; ++j) set_leaf(&t, j, any_mass());
+        CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, t.capacity, t.leaf, 1, NULL));
+        for (int round = 0; round < 40; ++round) {
+            const int64_t touched = below(t.capacity), start = below(t.capacity), stop = start + below(t.capacity - start) + 1;
+            set_leaf(&t, touched, any_mass());
+            CHECK_STATUS(OK, sumtree_update(t.tree, 1, &touched, t.leaf + touched, 1, NULL));
+            for (int64_t j = 0; j < t.padded; ++j) {
+                t.node[t.padded + j] = j >= start && j < stop ? t.leaf[j] : unset(t.kind);
+            }
+            const sumtree_plane plane = kind == SUMTREE_KIND_MIN ? SUMTREE_PLANE_MIN : SUMTREE_PLANE_SUM;
+            for (int64_t i = t.padded - 1; i > 0; --i) t.node[i] = combine(plane, t.node[2 * i], t.node[2 * i + 1]);
+            double value = NAN;
+            CHECK_STATUS(OK, (plane == SUMTREE_PLANE_MIN ? sumtree_min : sumtree_sum)(t.tree, start, stop, &value));
+            CHECK_DOUBLE(t.node[1], value);
+        }
+        free_twin(&t);
+    }
+}
+
+static void test_corrupt_nodes(void) {
+    static const int64_t nodes[] = {1, 2, 63, 64, 127, 128, 4095, 8191, 8192, 8192 + 4999};
+    twin t = make_twin(5000, SUMTREE_KIND_PRIORITY);
+    for (int64_t j = 0; j < t.capacity; ++j) set_leaf(&t, j, (double)(j + 1));
+    CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, t.capacity, t.leaf, 1, NULL));
+    for (int k = 0; k < 10; ++k) {
+        for (int p = 0; p < 3; ++p) {
+            double *planes[] = {t.tree->sum, t.tree->min, t.tree->max}, *memory = planes[p];
+            if (p > 0 && nodes[k] >= t.padded) continue;
+            const double right = peek(t.tree, memory + nodes[k]);
+            sumtree_plane plane = SUMTREE_PLANE_SUM;
+            int64_t node = -1;
+            poke(t.tree, memory + nodes[k], nodes[k] >= t.padded ? -1.0 : isinf(right) ? 0.25 : right + 0.25);
+            CHECK_STATUS(CORRUPT, sumtree_validate(t.tree, &plane, &node));
+            CHECK_INT(p, plane);
+            CHECK_INT(nodes[k], node);
+            poke(t.tree, memory + nodes[k], right);
+            CHECK_STATUS(OK, sumtree_validate(t.tree, NULL, NULL));
+        }
+    }
+    free_twin(&t);
+}
+
+/* ---- devices ------------------------------------------------------------------------------------------------------ */
+
+static void test_devices(void) {
+    const int32_t count = sumtree_device_count();
+    CHECK(count >= 1);
+    CHECK(strcmp("", sumtree_device_problem()) == 0);
+    for (int32_t number = 0; number < count; ++number) {
+        sumtree_t *tree = NULL;
+        CHECK(strlen(sumtree_device_name(number)) > 0);
+        CHECK(sumtree_device_memory_available(number) > 0);
+        CHECK_STATUS(OK, sumtree_create_on(number, 5000, SUMTREE_KIND_SUM, &tree));
+        CHECK_INT(number, sumtree_get_device(tree));
+        CHECK_STATUS(OK, sumtree_validate(tree, NULL, NULL));
+        sumtree_free(tree);
+    }
+    const int32_t outside[] = {-1, count, INT32_MAX, INT32_MIN};
+    for (int k = 0; k < 4; ++k) {
+        sumtree_t other, *tree = &other;
+        void *memory = &other;
+        CHECK_STATUS(DEVICE, sumtree_create_on(outside[k], 5000, SUMTREE_KIND_SUM, &tree));
+        CHECK(tree == NULL);
+        CHECK_STATUS(DEVICE, sumtree_device_allocate(outside[k], 8, &memory));
+        CHECK(memory == NULL);
+        CHECK(strcmp("", sumtree_device_name(outside[k])) == 0);
+        CHECK_INT(0, sumtree_device_memory_available(outside[k]));
+    }
+}
+
+/* A tree that does not fit is refused, and those that are there go on. */
+static void test_no_memory(void) {
+    twin t = make_twin(5000, SUMTREE_KIND_SUM);
+    sumtree_t *tree = NULL;
+    void *memory = NULL;
+    CHECK_STATUS(MEMORY, sumtree_create(SUMTREE_MAX_CAPACITY, SUMTREE_KIND_PRIORITY, &tree));
+    CHECK(tree == NULL);
+    CHECK_STATUS(MEMORY, sumtree_device_allocate(0, (uint64_t)1 << 60, &memory));
+    CHECK(memory == NULL);
+    CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, 5000, t.leaf, 1, NULL));
+    check_nodes(&t);
+    free_twin(&t);
+}
+
+static void *work(void *argument) {
+    twin *t = argument;
+    int64_t index = 0;
+    for (int round = 0; round < 200; ++round) {
+        index = (index * 31 + 7) % t->capacity;
+        set_leaf(t, index, (double)round + 0.5);
+        if (sumtree_update(t->tree, 1, &index, t->leaf + index, 1, NULL) != SUMTREE_OK) return t;
+        double total;
+        if (sumtree_root(t->tree, SUMTREE_PLANE_SUM, &total) != SUMTREE_OK) return t;
+    }
+    return NULL;
+}
+
+static void test_threads(void) {
+    enum { THREADS = 4 };
+    twin twins[THREADS];
+    pthread_t threads[THREADS];
+    for (int k = 0; k < THREADS; ++k) {
+        twins[k] = make_twin(4000 + 600 * k, SUMTREE_KIND_PRIORITY);
+        CHECK_INT(0, pthread_create(&threads[k], NULL, work, &twins[k]));
+    }
+    for (int k = 0; k < THREADS; ++k) {
+        void *outcome = &outcome;
+        CHECK_INT(0, pthread_join(threads[k], &outcome));
+        CHECK(outcome == NULL);
+        check_nodes(&twins[k]);
+        free_twin(&twins[k]);
+    }
+}
+
+/* Every call of a child fails, and none of them hangs; the parent goes on. */
+static int child(sumtree_t *tree) {
+    const int64_t index = 3;
+    const double mass = 1.0;
+    double value = 0.0;
+    int64_t found;
+    sumtree_philox rng = START;
+    sumtree_t *other = NULL;
+    const bool lost = sumtree_update(tree, 1, &index, &mass, 1, NULL) == SUMTREE_DEVICE &&
+                      sumtree_update_range(tree, 0, 1, &mass, 1, NULL) == SUMTREE_DEVICE &&
+                      sumtree_get(tree, 1, &index, &value, NULL) == SUMTREE_DEVICE &&
+                      sumtree_root(tree, SUMTREE_PLANE_SUM, &value) == SUMTREE_DEVICE &&
+                      sumtree_sum(tree, 0, 7, &value) == SUMTREE_DEVICE &&
+                      sumtree_find(tree, 1, &mass, SUMTREE_SIDE_RIGHT, &found, NULL) == SUMTREE_DEVICE &&
+                      sumtree_sample(tree, &rng, 1, 0.5, 0, &found, &value, &value) == SUMTREE_DEVICE &&
+                      sumtree_validate(tree, NULL, NULL) == SUMTREE_DEVICE &&
+                      sumtree_create(8, SUMTREE_KIND_SUM, &other) == SUMTREE_DEVICE && sumtree_device_count() == 0 &&
+                      strstr(sumtree_device_problem(), "forked") != NULL && same_rng(&rng, &START);
+    sumtree_free(tree);
+    return lost ? 0 : 1;
+}
+
+static void test_fork(void) {
+    twin t = make_twin(5000, SUMTREE_KIND_PRIORITY);
+    const pid_t pid = fork();
+    if (pid == 0) _exit(child(t.tree));
+    int status = -1;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const int64_t index = 4;
+    set_leaf(&t, index, 2.0);
+    CHECK_STATUS(OK, sumtree_update(t.tree, 1, &index, t.leaf + index, 1, NULL));
+    check_nodes(&t);
+    free_twin(&t);
+}
+
+int main(void) {
+    RUN(test_devices);
+    RUN(test_updates);
+    RUN(test_ranges_of_leaves);
+    RUN(test_long_batches);
+    RUN(test_bad_batches);
+    RUN(test_bad_reads);
+    RUN(test_draws);
+    RUN(test_boundaries);
+    RUN(test_sample_errors);
+    RUN(test_ranges);
+    RUN(test_corrupt_nodes);
+    RUN(test_no_memory);
+    RUN(test_threads);
+    RUN(test_fork);
+    return report();
+}
