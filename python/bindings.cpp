@@ -119,10 +119,7 @@ void define_device_arrays(nb::module_ &module) {
         .def_prop_ro("dtype", &DeviceArray::dtype)
         .def_prop_ro("__cuda_array_interface__", &DeviceArray::cuda_array_interface)
         .def("__dlpack_device__", &DeviceArray::dlpack_device)
-        .def(
-            "__dlpack__",
-            [](const DeviceArray &self, nb::handle stream, const nb::kwargs &) { return self.dlpack(stream); },
-            nb::arg("stream") = nb::none(), nb::arg("wishes"));
+        .def("__dlpack__", [](const DeviceArray &self, const nb::kwargs &wishes) { return self.dlpack(wishes); });
 
     nb::class_<DeviceView>(module, "DeviceView")
         .def(nb::init<nb::capsule>(), nb::arg("capsule"))
@@ -144,9 +141,12 @@ NB_MODULE(_core, module) {
     module.def("release_after_fork", &release_after_fork);
     module.def("raise_as", &raise_as);
     module.def("fast_method", &make_fast_method);
-    module.def("is_plain_and_writable", [](nb::handle out, bool holds_indices) {
-        return holds_indices ? is_plain_and_writable<int64_t>(out) : is_plain_and_writable<double>(out);
-    });
+    module.def(
+        "is_plain_and_writable",
+        [](nb::handle out, bool holds_indices) {
+            return holds_indices ? is_plain_and_writable<int64_t>(out) : is_plain_and_writable<double>(out);
+        },
+        nb::arg("out").none(), nb::arg("holds_indices"));
     module.def("nothing", [](nb::handle, nb::handle) {}); // what a call with two arguments costs
     module.attr("ABI_VERSION") = SUMTREE_ABI_VERSION;
     module.attr("MAX_CAPACITY") = SUMTREE_MAX_CAPACITY;

@@ -173,14 +173,16 @@ class DeviceArray {
 
     // Whatever stream is given, the elements are there: results are complete when a call returns. But what runs on
     // another stream than the default one may still read them after the last reference is gone.
-    nb::object dlpack(nb::handle stream) const {
+    nb::object dlpack(const nb::kwargs &wishes) const {
+        const nb::object stream = wishes.contains("stream") ? nb::object(wishes["stream"]) : nb::none();
         if (!stream.is_none() && !is_default(stream)) block_->note_foreign_use();
         nb::capsule owner(new std::shared_ptr<Block>(block_),
                           [](void *held) noexcept { delete static_cast<std::shared_ptr<Block> *>(held); });
         const auto dtype = holds_indices_ ? nb::dtype<int64_t>() : nb::dtype<double>();
         const auto [device_type, device] = dlpack_device();
-        return nb::cast(nb::ndarray<>(data(), shape_.size(), shape_.data(), owner, nullptr, dtype, device_type, device),
-                        nb::rv_policy::reference);
+        const nb::ndarray<nb::array_api> exported(data(), shape_.size(), shape_.data(), owner, nullptr, dtype,
+                                                  device_type, device);
+        return nb::cast(exported, nb::rv_policy::reference).attr("__dlpack__")(**wishes);
     }
 
     nb::dict cuda_array_interface() const {
@@ -237,7 +239,7 @@ class DeviceView {
     // The name that NumPy has for it, or one in its manner.
     std::string dtype() const {
         const auto dtype = is_writable_ ? writable_.dtype() : read_only_.dtype();
-        static constexpr std::array<const char *, 7> NAMES = {"int",     "uint",    "float", "handle",
+        static constexpr std::array<const char *, 7> NAMES = {"int",    "uint",    "float", "handle",
                                                               "bfloat", "complex", "bool"};
         if (dtype.lanes != 1 || dtype.code >= NAMES.size()) return "unknown";
         return std::string(NAMES[dtype.code]) + (dtype.code == NAMES.size() - 1 ? "" : std::to_string(dtype.bits));

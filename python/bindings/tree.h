@@ -81,17 +81,16 @@ class Tree {
         Outcome outcome;
         const Steady<int64_t> where(indices, count, keeps_the_gil(count));
         const Steady<double> what(masses, step == 0 ? 1 : count, keeps_the_gil(count));
-        outcome.status = locked<Writer>(count, [&] {
-            return backend_.update(tree_, count, where.data(), what.data(), step, &outcome.position);
-        });
+        outcome.status = locked<Writer>(
+            count, [&] { return backend_.update(tree_, count, where.data(), what.data(), step, &outcome.position); });
         return outcome;
     }
 
     Outcome try_get(int64_t count, const int64_t *indices, double *masses) const {
         Outcome outcome;
         const Steady<int64_t> where(indices, count, keeps_the_gil(count));
-        outcome.status = locked<Reader>(
-            count, [&] { return backend_.get(tree_, count, where.data(), masses, &outcome.position); });
+        outcome.status =
+            locked<Reader>(count, [&] { return backend_.get(tree_, count, where.data(), masses, &outcome.position); });
         return outcome;
     }
 
@@ -103,11 +102,9 @@ class Tree {
         return outcome;
     }
 
-    Outcome try_sample(int64_t count, double beta, bool stratified, int64_t *indices, double *masses,
-                       double *weights) {
-        return {locked<Writer>(count, [&] {
-            return backend_.sample(tree_, &rng_, count, beta, stratified, indices, masses, weights);
-        })};
+    Outcome try_sample(int64_t count, double beta, bool stratified, int64_t *indices, double *masses, double *weights) {
+        return {locked<Writer>(
+            count, [&] { return backend_.sample(tree_, &rng_, count, beta, stratified, indices, masses, weights); })};
     }
 
     void update(nb::handle indices, nb::handle masses) {

@@ -19,7 +19,7 @@ Where: TypeAlias = tuple[int, int]
 """A DLPack device: its type, and its number."""
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
-_NAMES = {CPU: "host memory", CUDA: "CUDA device", CUDA_MANAGED: "CUDA device"}
+_NAMES = {CUDA: "CUDA device", CUDA_MANAGED: "CUDA device"}
 _DEFAULT_STREAM = 1
 
 
@@ -48,13 +48,6 @@ def host_tree_error(name: str, backend: str) -> DeviceArrayError:
     )
 
 
-def mixed_error(name: str, other: str) -> DeviceArrayError:
-    """Make the error for a host array beside a device array."""
-    return DeviceArrayError(
-        f"{name} is in host memory and {other} in that of a device: pass both from one of them"
-    )
-
-
 def view_of(
     values: Any, name: str, dtype: str, own: Where, *, writable: bool = False
 ) -> _core.DeviceView:
@@ -80,7 +73,11 @@ def view_of(
         If it has another dtype.
     """
     where = _device_of(values)
-    if where is None or not _same_device(where, own):
+    if where is None or not is_device_array(values, own):
+        raise DeviceArrayError(
+            f"{name} is in host memory beside arrays on a device: pass all from the tree's device"
+        )
+    if not _same_device(where, own):
         raise DeviceArrayError(f"{name} is {_name_of(where)}: the tree is {_name_of(own)}")
     view = _core.DeviceView(_capsule(values, name, where))
     if view.dtype != dtype:
@@ -127,7 +124,10 @@ def filled_like(indices: Any, mass: float) -> Any:
     """Make a device array of one mass for each of the indices, by the library of the indices."""
     library = library_of(indices)
     if not hasattr(library, "full_like") or not hasattr(library, "float64"):
-        raise mixed_error("masses", "indices")
+        raise DeviceArrayError(
+            "masses is one number, of which the library of indices cannot make an array: it has no "
+            "full_like and float64; pass a device array"
+        )
     return library.full_like(indices, mass, dtype=library.float64)
 
 
@@ -151,11 +151,9 @@ def _same_device(where: Where, own: Where) -> bool:
     return where == own or (own[0] == CUDA and where == (CUDA_MANAGED, own[1]))
 
 
-def _name_of(where: Where | None) -> str:
-    if where is None:
-        return "in host memory"
+def _name_of(where: Where) -> str:
     kind, number = where
-    if kind in (CPU, CUDA_HOST):
+    if kind == CPU:
         return "in host memory"
     return f"on {_NAMES.get(kind, f'a device of DLPack type {kind}, number')} {number}"
 

@@ -18,7 +18,6 @@ from . import _core, philox
 from . import device_arrays as on_device
 from .arguments import (
     Doubles,
-    Indices,
     as_count,
     as_doubles,
     as_indices,
@@ -79,7 +78,9 @@ def _fast(operation: str, result: type = tuple) -> Callable[[_Method], _Method]:
     """
 
     def decorate(method: _Method) -> _Method:
-        return update_wrapper(_core.fast_method(operation, method, result), method)
+        fast = _core.fast_method(operation, method, result)
+        update_wrapper(fast, method)
+        return fast
 
     return decorate
 
@@ -222,6 +223,11 @@ class Tree(_core.Tree):
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
         """Do as `update` does; a slice of step 1 takes O(k + log n)."""
         if isinstance(indices, slice):
+            if self._takes_device_arrays(masses=masses):
+                raise DeviceArrayError(
+                    "masses is in the memory of a device: a slice takes host arrays, so name the "
+                    "leaves by indices on the device"
+                )
             self._set_slice(indices, as_doubles(masses, "masses"))
         else:
             self.update(indices, masses)
@@ -305,7 +311,7 @@ class Tree(_core.Tree):
     def _update_on_device(self, indices: Any, masses: Any) -> None:
         where = self._view(indices, "indices", "int64")
         given = masses
-        if is_scalar(masses):
+        if not on_device.is_device_array(masses, self._dlpack_device) and is_scalar(masses):
             given = float(as_doubles(masses, "masses"))
             masses = on_device.filled_like(indices, given)
         what = self._view(masses, "masses", "float64")
@@ -634,7 +640,10 @@ class PriorityTree(_Summed):
         if xp is not None:
             on_device.check_library(xp)
             if self._device < 0:
-                raise on_device.host_tree_error("xp", self._name)
+                raise ArgumentError(
+                    f"xp is given, but the results of backend {self._name!r} are in host memory: "
+                    "make the tree with backend='gpu'"
+                )
             shapes = [([count], field == "indices") for field in TreeSample._fields]
             return TreeSample(*(self._new_array(*shape) for shape in shapes)), self._device_sample
         try:
@@ -647,24 +656,24 @@ class PriorityTree(_Summed):
         """Check the arrays that the caller has for a draw."""
         if not isinstance(out, tuple) or len(out) != len(TreeSample._fields):
             raise ArgumentError("out must be a TreeSample of three arrays")
+        if out[1] is out[2]:
+            raise ArgumentError("out.masses and out.weights are the same array")
         named = dict(zip([f"out.{field}" for field in TreeSample._fields], out, strict=True))
         dtypes = ("int64", "float64", "float64")
-        arrays: list[Any] = list(out)
-        own, fill = self._dlpack_device, self._sample
-        if self._takes_device_arrays(**named):
-            fill = self._device_sample
-            arrays = [
-                on_device.view_of(array, name, dtype, own, writable=True)
-                for (name, array), dtype in zip(named.items(), dtypes, strict=True)
-            ]
-        for (name, array), view, dtype in zip(named.items(), arrays, dtypes, strict=True):
-            if fill == self._sample and not _core.is_plain_and_writable(array, dtype == "int64"):
-                raise DeviceArrayError(
+        is_there = self._takes_device_arrays(**named)
+        arrays = []
+        for (name, array), dtype in zip(named.items(), dtypes, strict=True):
+            arrays.append(self._out_view(array, name, dtype) if is_there else array)
+            if not is_there and not _core.is_plain_and_writable(array, dtype == "int64"):
+                raise ArgumentError(
                     f"{name} must be a NumPy array of {dtype}, contiguous and writable"
                 )
-            if view.shape != (count,):
-                raise ShapeError(f"{name} has shape {view.shape}: it must be ({count},)")
-        return TreeSample(*arrays), fill
+            if arrays[-1].shape != (count,):
+                raise ShapeError(f"{name} has shape {arrays[-1].shape}: it must be ({count},)")
+        return TreeSample(*arrays), self._device_sample if is_there else self._sample
+
+    def _out_view(self, array: Any, name: str, dtype: str) -> _core.DeviceView:
+        return on_device.view_of(array, name, dtype, self._dlpack_device, writable=True)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "seed": self._seed, "rng": self._rng}

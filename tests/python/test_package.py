@@ -21,6 +21,8 @@ PACKAGE = Path(str(files("libsumtree")))
 LAYERS = [
     ["_core", "errors"],
     ["arguments", "philox", "backends", "records", "forking"],
+    ["devices", "device_arrays"],
+    ["failures"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
