@@ -117,6 +117,7 @@ void define_device_arrays(nb::module_ &module) {
     nb::class_<DeviceArray>(module, "DeviceArray")
         .def_prop_ro("shape", [](const DeviceArray &self) { return nb::tuple(nb::cast(self.shape())); })
         .def_prop_ro("dtype", &DeviceArray::dtype)
+        .def_prop_ro("address", [](const DeviceArray &self) { return reinterpret_cast<uintptr_t>(self.data()); })
         .def_prop_ro("__cuda_array_interface__", &DeviceArray::cuda_array_interface)
         .def("__dlpack_device__", &DeviceArray::dlpack_device)
         .def("__dlpack__", [](const DeviceArray &self, const nb::kwargs &wishes) { return self.dlpack(wishes); });
@@ -125,6 +126,7 @@ void define_device_arrays(nb::module_ &module) {
         .def(nb::init<nb::capsule>(), nb::arg("capsule"))
         .def_prop_ro("shape", [](const DeviceView &self) { return nb::tuple(nb::cast(self.shape())); })
         .def_prop_ro("dtype", &DeviceView::dtype)
+        .def_prop_ro("address", [](const DeviceView &self) { return reinterpret_cast<uintptr_t>(self.data()); })
         .def_prop_ro("is_contiguous", &DeviceView::is_contiguous)
         .def_prop_ro("is_writable", &DeviceView::is_writable);
 }
