@@ -225,11 +225,12 @@ class PrioritizedReplayBuffer:
     seed : int, sequence of int, SeedSequence or None
         Of the draws, see `PriorityTree`.
     backend : {"auto", "cpu", "multicore", "gpu"}
-        Of the tree.
+    device : int, optional
+        Of the tree, see `SumTree`; transitions are in host memory whatever they are.
 
     Raises
     ------
-    CapacityError, ArgumentTypeError, ExponentError, BackendError
+    CapacityError, ArgumentTypeError, ExponentError, BackendError, DeviceError
         If an argument is out of its domain.
     OutOfMemoryError
         If the memory limit cannot hold the tree and the transitions: at once, never later.
@@ -256,12 +257,13 @@ class PrioritizedReplayBuffer:
         beta: float | BetaSchedule = 0.4,
         seed: philox.Seed = None,
         backend: str = AUTO,
+        device: int | None = None,
     ) -> None:
         self._dtype = check_record_dtype(dtype)
         self._alpha = as_real(alpha, "alpha")
         masses_of(np.empty(0), self._alpha)
         self._beta = beta if isinstance(beta, BetaSchedule) else _checked_beta(beta)
-        self._tree = PriorityTree(capacity, seed=seed, backend=backend)
+        self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = _take_storage(self._tree.capacity, self._dtype)
         self._ids = Ids()
         self._floor = 0
@@ -437,7 +439,7 @@ class PrioritizedReplayBuffer:
             Naming the first bad position and its value.
         """
         values = as_doubles(priorities, "priorities")
-        check_same_shape(shape, values, ("the transitions", "priorities"))
+        check_same_shape(shape, values.shape, ("the transitions", "priorities"))
         return masses_of(values, self._alpha)
 
     # ---- reading and drawing ----
@@ -525,7 +527,7 @@ class PrioritizedReplayBuffer:
         with self._lock:
             numbers, live = self._ids.resolve(ids, self._oldest)
             values = as_doubles(priorities, "priorities")
-            check_same_shape(numbers.shape, values, ("ids", "priorities"))
+            check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
             masses = masses_of(values, self._alpha)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
@@ -629,7 +631,11 @@ class PrioritizedReplayBuffer:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], backend: str = AUTO, capacity: int | None = None
+        cls,
+        path: str | os.PathLike[str],
+        backend: str = AUTO,
+        capacity: int | None = None,
+        device: int | None = None,
     ) -> Self:
         """Make the buffer that was saved, in a new epoch of ids: it draws the very same samples.
 
@@ -644,6 +650,8 @@ class PrioritizedReplayBuffer:
             Of the new buffer; the saved one if not given. A larger one keeps everything; a smaller
             one keeps the newest transitions, and a warning says how many were dropped. Either
             keeps ids and masses, but not the draws.
+        device : int, optional
+            Of the new buffer's tree.
 
         Raises
         ------
@@ -654,7 +662,7 @@ class PrioritizedReplayBuffer:
             If h5py is missing (the extra ``hdf5``).
         """
         with checkpoint.read_chain(path) as chain:
-            buffer = cls.from_checkpoint(chain, backend, capacity)
+            buffer = cls.from_checkpoint(chain, backend, capacity, device)
             dropped = int(chain.newest.attributes["size"]) - len(buffer)
         buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
         if dropped:
@@ -667,7 +675,11 @@ class PrioritizedReplayBuffer:
 
     @classmethod
     def from_checkpoint(
-        cls, chain: checkpoint.Chain, backend: str = AUTO, capacity: int | None = None
+        cls,
+        chain: checkpoint.Chain,
+        backend: str = AUTO,
+        capacity: int | None = None,
+        device: int | None = None,
     ) -> Self:
         """Make the buffer of an open checkpoint, still in the epoch that was saved.
 
@@ -690,6 +702,7 @@ class PrioritizedReplayBuffer:
                 beta=restored_beta(saved["beta"], int(saved["beta_samples"])),
                 seed=_restored_seed(str(saved["seed"])),
                 backend=backend,
+                device=device,
             )
             buffer._restore(chain, masses)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -24,6 +24,8 @@ LAYERS = [
     ["tuning"],
     ["arguments", "philox", "backends", "records", "forking"],
     ["vectors"],
+    ["devices", "device_arrays"],
+    ["failures"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
