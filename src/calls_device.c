@@ -10,6 +10,7 @@
 #include "device.h"
 #include "driver.h"
 #include "kernels.h"
+#include "parallel.h"
 #include "philox.h"
 #include "rules.h"
 
@@ -68,16 +69,33 @@ static device_call call_for(device *at, const sumtree_t *tree) {
     call.places = at->places;
     call.owned = at->owned;
     call.given = at->given;
+    call.crowns = at->crowns;
     call.ticket = ++at->ticket;
     call.bad_index = NOWHERE;
     call.bad_value = NOWHERE;
     return call;
 }
 
-/* Waits for a call that checks its elements, and says what is wrong with them: INDEX, or `other`. */
-static sumtree_status verdict(device *at, sumtree_status other, int64_t *position) {
-    wait_for(at);
-    if (!at->reply->faulty) return SUMTREE_OK;
+/* Waits until the kernel of a call has told its outcome, status << 16 | position; sooner known than the queue's end. */
+static uint32_t hear_outcome(device *at, uint64_t ticket) {
+    enum { PATIENCE = 1 << 22 };
+    const uint64_t mine = ticket & UINT32_MAX;
+    uint64_t outcome = at->reply->outcome;
+    for (int tries = 0; BACKEND_TELLS && outcome >> 32 != mine && tries < PATIENCE; ++tries) {
+        outcome = at->reply->outcome;
+    }
+    if (outcome >> 32 == mine) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was written before it */
+        at->arrived = at->sent; /* what a kernel has read has left its slot */
+    } else {
+        wait_for(at);
+        outcome = at->reply->outcome;
+    }
+    return (uint32_t)outcome;
+}
+
+/* What is wrong with the elements of a call that found a fault: INDEX, or `other`. */
+static sumtree_status first_fault(device *at, sumtree_status other, int64_t *position) {
     int64_t bad[2];
     const char *cells = (const char *)at->there + offsetof(device_call, bad_index);
     _Static_assert(offsetof(device_call, bad_value) == offsetof(device_call, bad_index) + sizeof(int64_t), "one copy");
@@ -86,6 +104,12 @@ static sumtree_status verdict(device *at, sumtree_status other, int64_t *positio
     const bool index = bad[0] != NOWHERE;
     if (position != NULL) *position = bad[index ? 0 : 1];
     return index ? SUMTREE_INDEX : other;
+}
+
+/* Waits for a call that checks its elements. */
+static sumtree_status verdict(device *at, sumtree_status other, int64_t *position) {
+    wait_for(at);
+    return at->reply->faulty ? first_fault(at, other, position) : SUMTREE_OK;
 }
 
 /* The status of a call: that of its elements, unless the device failed. */
@@ -307,21 +331,6 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
     return device_leave();
 }
 
-/* Waits until a short update has said what it thinks of its arguments, which it needs no more then. */
-static sumtree_status hear_outcome(device *at, uint64_t ticket, int64_t *position) {
-    enum { PATIENCE = 1 << 22 };
-    uint64_t outcome = at->reply->outcome;
-    for (int tries = 0; outcome >> 32 != (ticket & UINT32_MAX) && tries < PATIENCE; ++tries)
-        outcome = at->reply->outcome;
-    if (outcome >> 32 != (ticket & UINT32_MAX)) {
-        wait_for(at);
-        outcome = at->reply->outcome;
-    }
-    const sumtree_status status = (sumtree_status)(outcome >> 16 & UINT16_MAX);
-    if (status != SUMTREE_OK && position != NULL) *position = (int64_t)(outcome & UINT16_MAX);
-    return status;
-}
-
 /* Checks parts of a batch too long for tags, before any is written. */
 static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t count, const device_call *whole,
                                   int64_t *position) {
@@ -334,8 +343,7 @@ static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t cou
         call.values += offset * call.step;
         send_call(at, &call);
         launch_tags(at->there, call.count);
-        const sumtree_status status =
-            verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
+        const sumtree_status status = verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
         if (status != SUMTREE_OK) return status;
     }
     return SUMTREE_OK;
@@ -374,26 +382,33 @@ sumtree_status kernel_device_update(sumtree_t *tree, int64_t count, const int64_
     if (count > SHORT || !is_crowned(tree)) return leave_with(update_long(at, tree, count, call, position));
     send_call(at, &call);
     update_short(at, tree, &call);
-    return leave_with(hear_outcome(at, call.ticket, position));
+    const uint32_t outcome = hear_outcome(at, call.ticket);
+    if (outcome != SUMTREE_OK && position != NULL) *position = outcome & UINT16_MAX;
+    return leave_with((sumtree_status)(outcome >> 16));
 }
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* Runs a call that was sent with the crown's state; EMPTY, TARGET or OK. */
-static sumtree_status run_draws(device *at, const sumtree_t *tree, int64_t count, int64_t *position) {
-    at->reply->faulty = 0;
-    at->reply->empty = 0;
-    launch_draws(at->there, count);
-    tree->state->crown_due = false;
-    const sumtree_status status = verdict(at, SUMTREE_TARGET, position);
-    note_roots(at, tree);
-    return at->reply->empty ? SUMTREE_EMPTY : status;
+/* Draws recompute a crown that is due, unless they are many. */
+static bool crown_for_draws(device *at, const sumtree_t *tree, int64_t count) {
+    if (count > (int64_t)OWNERS * OWNERS) settle_crown(at, tree);
+    return tree->state->crown_due;
 }
 
-static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
-                             int64_t *found) {
+/* Runs a call that was sent with the crown's state; EMPTY, TARGET or OK. */
+static sumtree_status run_draws(device *at, const sumtree_t *tree, const device_call *call, int64_t *position) {
+    at->reply->faulty = 0;
+    launch_draws(at->there, call->count);
+    tree->state->crown_due = false;
+    const sumtree_status status = (sumtree_status)(hear_outcome(at, call->ticket) >> 16);
+    note_roots(at, tree);
+    return at->reply->faulty ? first_fault(at, SUMTREE_TARGET, position) : status;
+}
+
+static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets,
+                             sumtree_side side, int64_t *found) {
     device_call call = call_for(at, tree);
-    call.crown_due = tree->state->crown_due;
+    call.crown_due = crown_for_draws(at, tree, count);
     call.count = count;
     call.values = targets;
     call.side = side;
@@ -405,7 +420,7 @@ static sumtree_status find_short(device *at, const sumtree_t *tree, int64_t coun
                                  sumtree_side side, int64_t *indices, int64_t *position) {
     const device_call call = find_call(at, tree, count, at->there->data, side, (int64_t *)(void *)at->pinned);
     send(at, &call, targets, (size_t)count * sizeof *targets, NULL, 0);
-    const sumtree_status status = run_draws(at, tree, count, position);
+    const sumtree_status status = run_draws(at, tree, &call, position);
     if (status == SUMTREE_OK) memcpy(indices, at->pinned, (size_t)count * sizeof *indices);
     return status;
 }
@@ -422,7 +437,7 @@ static sumtree_status find_long(device *at, const sumtree_t *tree, int64_t count
         const device_call call = find_call(at, tree, part, at->part_values, side, at->part_indices);
         carry_up(at, at->part_values, targets + offset, (size_t)part * sizeof *targets);
         send_call(at, &call);
-        (void)run_draws(at, tree, part, NULL);
+        (void)run_draws(at, tree, &call, NULL);
         carry_down(at, indices + offset, at->part_indices, (size_t)part * sizeof *indices);
     }
     return SUMTREE_OK;
@@ -442,21 +457,22 @@ sumtree_status kernel_device_find(const sumtree_t *tree, int64_t count, const do
     if (at == NULL) return SUMTREE_DEVICE;
     const device_call call = find_call(at, tree, count, targets, side, indices);
     send_call(at, &call);
-    return leave_with(run_draws(at, tree, count, position));
+    return leave_with(run_draws(at, tree, &call, position));
 }
 
 /* Draws offset .. offset + count - 1 of a batch; arrays that devices reach. */
 static sumtree_status sample_part(device *at, const sumtree_t *tree, const device_call *request, int64_t offset,
                                   int64_t count, int64_t *indices, double *masses, double *weights) {
     device_call call = *request;
-    call.crown_due = tree->state->crown_due;
+    call.ticket = ++at->ticket;
+    call.crown_due = crown_for_draws(at, tree, count);
     call.offset = offset;
     call.count = count;
     call.found = indices;
     call.masses = masses;
     call.weights = weights;
     send_call(at, &call);
-    return run_draws(at, tree, count, NULL);
+    return run_draws(at, tree, &call, NULL);
 }
 
 static device_call sample_call(device *at, const sumtree_t *tree, const sumtree_philox *rng, int64_t count, double beta,
@@ -489,8 +505,8 @@ static sumtree_status sample_long(device *at, const sumtree_t *tree, const devic
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
         const size_t bytes = (size_t)part * sizeof(double);
-        const sumtree_status status =
-            sample_part(at, tree, request, offset, part, at->part_indices, at->part_values, at->part_weights);
+        const sumtree_status status = sample_part(at, tree, request, offset, part, at->part_indices, at->part_values,
+                                                  at->part_weights);
         if (status != SUMTREE_OK) return status;
         carry_down(at, indices + offset, at->part_indices, bytes);
         carry_down(at, masses + offset, at->part_values, bytes);
@@ -599,9 +615,7 @@ sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *
     if (at == NULL) return SUMTREE_DEVICE;
     settle_crown(at, tree);
     const bool derived = tree->kind == SUMTREE_KIND_PRIORITY;
-    const double *const own = plane == SUMTREE_PLANE_SUM   ? tree->sum
-                              : plane == SUMTREE_PLANE_MIN ? tree->min
-                                                           : tree->max;
+    const double *const own = plane == SUMTREE_PLANE_SUM ? tree->sum : plane == SUMTREE_PLANE_MIN ? tree->min : tree->max;
     const size_t half = (size_t)tree->padded * sizeof *nodes;
     carry_down(at, nodes, own, half);
     carry_down(at, nodes + tree->padded, (derived ? tree->sum : own) + tree->padded, half);

@@ -17,13 +17,14 @@
 #include "tree.h"
 
 enum {
-    OWNER_DEPTH = 6, /* a gang of a short update owns one subtree rooted at this depth */
+    OWNER_DEPTH = 6,          /* a gang of a short update owns one subtree rooted at this depth */
     OWNERS = 1 << OWNER_DEPTH,
-    SHORT = 4096,    /* the longest batch that owners share out, and that travels in the block */
-    CROWNED = 4096,  /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
-    PASS_LEVELS = 9, /* what one pass of a long update rebuilds */
+    SHORT = 4096,             /* the longest batch that owners share out, and that travels in the block */
+    CROWNED = 4096,           /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
+    CROWN = 2 * OWNERS,       /* the nodes from the root down to the owners' roots */
+    PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
-    QUEUE = 1, /* the OpenACC queue of everything that runs */
+    QUEUE = 1,                /* the OpenACC queue of everything that runs */
     PLANE_COUNT = 3
 };
 
@@ -36,12 +37,11 @@ static const int64_t TAGS_MOST = (int64_t)1 << 30;
 /* No element is bad, no node unsound. */
 static const int64_t NOWHERE = INT64_MAX;
 
-/* What kernels tell the host, in host memory. Kernels write it, the host reads it once they are known to be done, but
- * for `outcome`: the last word of a short update, written when its arguments are read for good. */
+/* What kernels tell the host, in host memory: the host reads it once `outcome` bears the ticket of its call, or once the
+ * queue has come to its end. Owners tell the outcome when their arguments are read for good, draws when they are done. */
 typedef struct device_reply {
     volatile uint64_t outcome; /* ticket << 32 | status << 16 | position */
     int32_t faulty;            /* the block holds the first bad place */
-    int32_t empty;
     double roots[PLANE_COUNT];
     double value;
 } device_reply;
@@ -62,7 +62,7 @@ typedef struct device_call {
     int64_t start;
     int64_t first_block; /* of the blocks of PASS nodes that a pass rebuilds from */
     int64_t blocks;
-    int64_t width; /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
+    int64_t width;       /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
     int32_t levels;
 
     sumtree_philox rng;
@@ -78,10 +78,11 @@ typedef struct device_call {
     int32_t *places; /* for each owner, SHORT elements each: positions, leaves, and what those are to store */
     int64_t *owned;
     double *given;
+    double *crowns; /* for each gang of draws, PLANE_COUNT * CROWN nodes */
 
     device_reply *reply;
     uint64_t ticket;
-    int32_t arrived; /* owners that need no argument any more */
+    int32_t arrived; /* gangs that have come to tell the outcome */
     int32_t on_device;
     int64_t bad_index; /* first places, or NOWHERE */
     int64_t bad_value;
@@ -112,14 +113,15 @@ typedef struct device {
     uint64_t sent;             /* blocks sent; those before `arrived` have left their slots */
     uint64_t arrived;
     uint64_t ticket;
-    device_reply *reply;   /* pinned */
-    char *pinned;          /* 2 * CARGO bytes on their way */
+    device_reply *reply; /* pinned */
+    char *pinned;        /* 2 * CARGO bytes on their way */
     int64_t *part_indices; /* device memory: PART elements each */
     double *part_values;
     double *part_weights;
     int32_t *places;
     int64_t *owned;
     double *given;
+    double *crowns;
 } device;
 
 enum { CARGO = 1 << 20 };

@@ -32,7 +32,8 @@ static int gangs_for(int64_t work, int64_t each) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
     for (;;) {
         int32_t held;
-        PARALLEL_PRAGMA(acc atomic capture) {
+        PARALLEL_PRAGMA(acc atomic capture)
+        {
             held = *cell;
             *cell = place;
         }
@@ -44,12 +45,28 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
     for (;;) {
         int64_t held;
-        PARALLEL_PRAGMA(acc atomic capture) {
+        PARALLEL_PRAGMA(acc atomic capture)
+        {
             held = *cell;
             *cell = place;
         }
         if (held >= place) return;
         place = held;
+    }
+}
+
+/* The last gang of a kernel to come by tells the host. done: what gangs have written until then is to be seen first. */
+PARALLEL_ROUTINE SUMTREE_INLINE void tell_outcome(device_call *call, int64_t gangs, bool done, uint64_t outcome) {
+    int32_t before;
+    if (done) PARALLEL_FENCE();
+    PARALLEL_PRAGMA(acc atomic capture)
+    {
+        before = call->arrived;
+        call->arrived = call->arrived + 1;
+    }
+    if (before == gangs - 1) {
+        if (done) PARALLEL_FENCE();
+        call->reply->outcome = call->ticket << 32 | outcome;
     }
 }
 
@@ -65,9 +82,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool may_store(const sumtree_t *tree, double val
 
 PARALLEL_ROUTINE SUMTREE_INLINE void report_roots(const device_call *call) {
     for (int plane = 0; plane < PLANE_COUNT; ++plane) {
-        const bool own = plane == SUMTREE_PLANE_SUM
-                             ? call->tree.sum != NULL
-                             : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
+        const bool own = plane == SUMTREE_PLANE_SUM ? call->tree.sum != NULL
+                                                    : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
         if (own) call->reply->roots[plane] = node_value(&call->tree, (sumtree_plane)plane, 1);
     }
 }
@@ -127,7 +143,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves
 /* Proves that kernels run on the device: `declared` is written there, and nowhere else. */
 void launch_probe(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, 32)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         call->on_device = acc_on_device(acc_device_not_host) ? 1 : 0;
     }
@@ -136,7 +153,8 @@ void launch_probe(device_block *there) {
 /* masses[0 .. count-1] = +inf. */
 void launch_fill(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1024, LANES) {
+    PARALLEL_KERNEL(1024, LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t i = 0; i < call->count; ++i) call->masses[i] = __builtin_inf();
@@ -146,17 +164,17 @@ void launch_fill(device_block *there) {
 /* ---- short updates: each owner keeps the elements of its own subtree ---------------------------------------------- */
 
 PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int64_t bad_index, int64_t bad_value) {
-    const uint64_t ticket = call->ticket << 32;
-    if (bad_index != NOWHERE) return ticket | (uint64_t)SUMTREE_INDEX << 16 | (uint64_t)bad_index;
-    if (bad_value == NOWHERE) return ticket;
+    if (bad_index != NOWHERE) return (uint64_t)SUMTREE_INDEX << 16 | (uint64_t)bad_index;
+    if (bad_value == NOWHERE) return SUMTREE_OK;
     const uint64_t status = call->tree.kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS;
-    return ticket | status << 16 | (uint64_t)bad_value;
+    return status << 16 | (uint64_t)bad_value;
 }
 
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, LANES) {
+    PARALLEL_KERNEL(OWNERS, LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t count = call->count, step = call->step, padded = tree->padded;
@@ -187,7 +205,8 @@ void launch_owners(device_block *there) {
                 } else if (index >> climb == owner) {
                     int32_t place;
                     keep_last(tags + index, (int32_t)k);
-                    PARALLEL_PRAGMA(acc atomic capture) {
+                    PARALLEL_PRAGMA(acc atomic capture)
+                    {
                         place = own;
                         own = own + 1;
                     }
@@ -196,12 +215,7 @@ void launch_owners(device_block *there) {
                     given[place] = stored(tree->kind, value);
                 }
             }
-            int32_t before;
-            PARALLEL_PRAGMA(acc atomic capture) {
-                before = call->arrived;
-                call->arrived = call->arrived + 1;
-            }
-            if (before == OWNERS - 1) call->reply->outcome = outcome_of(call, bad_index, bad_value);
+            tell_outcome(call, OWNERS, false, outcome_of(call, bad_index, bad_value));
             const bool good = bad_index == NOWHERE && bad_value == NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
             for (int32_t j = 0; j < own; ++j) {
@@ -229,7 +243,8 @@ void launch_owners(device_block *there) {
 /* The levels above the owners' subtrees, and the roots. */
 void launch_crown(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, 32)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int32_t due = call->crown_due;
@@ -247,7 +262,8 @@ void launch_crown(device_block *there) {
 /* Checks a batch and, unless tags is NULL, tags the leaves that it names. */
 void launch_tags(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, 128), 128) {
+    PARALLEL_KERNEL(gangs_for(count, 128), 128)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -289,7 +305,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool go
 /* A whole tree of less than CROWNED leaves. */
 void launch_small(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES) {
+    PARALLEL_KERNEL(1, MANY_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded;
@@ -310,7 +327,8 @@ void launch_small(device_block *there) {
 /* Blocks of PASS leaves, and the PASS_LEVELS levels above them. */
 void launch_leaf_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded, first = call->first_block, end = first + call->blocks;
@@ -318,12 +336,16 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         PARALLEL_PRAGMA(acc loop gang)
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
-            for (int64_t i = 0; i < PASS; ++i) write_leaf(call, good, block * PASS + i);
+            for (int64_t i = 0; i < PASS / 8; ++i) {
+                const int64_t eighth = block * (PASS / 8) + i;
+                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
+                raise(tree, true, (padded >> 3) + eighth);
+            }
             PARALLEL_PRAGMA(acc loop seq)
-            for (int32_t level = 3; level <= PASS_LEVELS; level += 3) {
+            for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
                 const int64_t width = PASS >> level;
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int64_t i = 0; i < width; ++i) raise(tree, level == 3, (padded >> level) + block * width + i);
+                for (int64_t i = 0; i < width; ++i) raise(tree, false, (padded >> level) + block * width + i);
             }
         }
     }
@@ -332,7 +354,8 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
 /* The same from nodes: blocks of PASS nodes of the level width .. 2 width - 1. */
 void launch_node_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t first = call->first_block, end = first + call->blocks;
@@ -353,7 +376,8 @@ void launch_node_pass(device_block *there, int64_t blocks) {
 /* All levels above width .. 2 width - 1, and the roots. */
 void launch_rest(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES) {
+    PARALLEL_KERNEL(1, MANY_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t top = call->width;
@@ -391,11 +415,9 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(const double *sum, int64_t n
     return 8 * node + 4 * right + 2 * right_b + right_c;
 }
 
-/* A node's sum, where the nodes above CROWN are read from the gang's own copy. */
-enum { CROWN = 2 * OWNERS };
-
+/* A gang that recomputes the crown for itself has its own copy of the nodes above CROWN; the others have tree->sum. */
 PARALLEL_ROUTINE SUMTREE_INLINE double sum_of(const sumtree_t *tree, const double *crown, int64_t node) {
-    return node < CROWN && crown != NULL ? crown[node] : tree->sum[node];
+    return node < CROWN ? crown[node] : tree->sum[node];
 }
 
 PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw_by_the_rule(const sumtree_t *tree, const double *crown, double target,
@@ -410,14 +432,14 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw_by_the_rule(const sumtree_t *tree, 
     return node - tree->padded;
 }
 
-/* The leaf that the descent for a target ends in; crown is NULL in a tree that has none. */
+/* The leaf that the descent for a target ends in. */
 PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const sumtree_t *tree, const double *crown, double target,
                                              sumtree_side side) {
     const double *const sum = tree->sum;
     const int64_t padded = tree->padded;
     double rest = target;
     int64_t node = 1;
-    if (crown != NULL) node = three_steps(crown, three_steps(crown, 1, &rest, side), &rest, side);
+    if (padded >= CROWN) node = three_steps(crown, three_steps(crown, 1, &rest, side), &rest, side);
     while (8 * node <= padded) node = three_steps(sum, node, &rest, side);
     while (node < padded) {
         const double left_sum = sum[2 * node];
@@ -428,100 +450,93 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const sumtree_t *tree, const double
     return sum[node] == 0.0 ? draw_by_the_rule(tree, crown, target, side) : node - padded;
 }
 
-typedef struct aim {
-    double total;
-    double below;
-    double smallest;
-} aim;
-
-PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, const double *crown, aim at, int64_t k) {
+PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const double *crown, double total,
+                                                double smallest, int64_t k) {
     const sumtree_t *const tree = &call->tree;
-    double target;
-    if (call->sampling) {
-        const int64_t place = call->offset + k;
-        target = aimed(philox_double_at(&call->rng, place), place, call->batch, at.total, at.below, call->stratified);
-    } else {
-        target = call->values[k];
-        if (!(target >= 0.0 && target <= at.total)) {
-            keep_first(&call->bad_value, call->offset + k);
-            call->reply->faulty = 1;
-            return;
-        }
-    }
-    const int64_t index = call->side == SUMTREE_SIDE_RIGHT ? draw(tree, crown, target, SUMTREE_SIDE_RIGHT)
-                                                           : draw(tree, crown, target, SUMTREE_SIDE_LEFT);
+    const int64_t place = call->offset + k;
+    const double u = philox_double_at(&call->rng, place);
+    const double target = aimed(u, place, call->batch, total, just_below(total), call->stratified);
+    const int64_t index = draw(tree, crown, target, SUMTREE_SIDE_RIGHT);
+    const double mass = tree->sum[tree->padded + index];
     call->found[k] = index;
-    if (call->sampling) {
-        const double mass = tree->sum[tree->padded + index];
-        call->masses[k] = mass;
-        call->weights[k] = weight_of(at.smallest, mass, call->beta);
+    call->masses[k] = mass;
+    call->weights[k] = weight_of(smallest, mass, call->beta);
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const double *crown, double total, int64_t k) {
+    const double target = call->values[k];
+    if (!(target >= 0.0 && target <= total)) {
+        keep_first(&call->bad_value, call->offset + k);
+        call->reply->faulty = 1;
+    } else if (call->side == SUMTREE_SIDE_RIGHT) {
+        call->found[k] = draw(&call->tree, crown, target, SUMTREE_SIDE_RIGHT);
+    } else {
+        call->found[k] = draw(&call->tree, crown, target, SUMTREE_SIDE_LEFT);
     }
 }
 
-/* The crown is recomputed first where it is due: by every gang for itself, and into the tree by the first. */
+/* Draws, and the crown before them where it is due: recomputed by every gang for itself, and written to the tree by the
+ * first. Due crowns come with at most OWNERS gangs. */
 void launch_draws(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t gangs = (call->count + FEW_LANES - 1) / FEW_LANES;
-        const bool crowned = tree->padded >= CROWNED, due = call->crown_due;
+        const bool due = call->crown_due, all = tree->kind == SUMTREE_KIND_PRIORITY;
         PARALLEL_PRAGMA(acc loop gang)
         for (int64_t gang = 0; gang < gangs; ++gang) {
-            double sums[CROWN], mins[OWNERS], maxs[OWNERS];
-            if (crowned) {
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = due ? OWNERS : 1; i < CROWN; ++i) sums[i] = tree->sum[i];
-            }
+            double *const sums = due ? call->crowns + gang * PLANE_COUNT * CROWN : tree->sum;
+            double *const mins = due ? sums + CROWN : tree->min, *const maxs = due ? sums + 2 * CROWN : tree->max;
             if (due) {
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < 8 * PLANE_COUNT; ++i) {
+                for (int32_t i = 0; i < OWNERS; ++i) {
                     const int32_t p = 8 + i % 8;
+                    sums[OWNERS + i] = tree->sum[OWNERS + i];
                     if (i < 8) {
                         raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY && i < 16) {
+                    } else if (all && i < 16) {
                         raise_plane(mins, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY) {
+                    } else if (all && i < 24) {
                         raise_plane(maxs, SUMTREE_PLANE_MAX, p, eight_at(tree->max + 8 * p));
                     }
                 }
                 PARALLEL_PRAGMA(acc loop vector)
                 for (int32_t i = 0; i < PLANE_COUNT; ++i) {
-                    if (i == 0) {
+                    if (i == SUMTREE_PLANE_SUM) {
                         raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY && i == 1) {
+                    } else if (all && i == SUMTREE_PLANE_MIN) {
                         raise_plane(mins, SUMTREE_PLANE_MIN, 1, eight_at(mins + 8));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY) {
+                    } else if (all) {
                         raise_plane(maxs, SUMTREE_PLANE_MAX, 1, eight_at(maxs + 8));
                     }
                 }
             }
-            aim at;
-            at.total = crowned ? sums[1] : tree->sum[1];
-            at.below = at.total > 0.0 ? just_below(at.total) : 0.0;
-            at.smallest = 0.0;
-            if (tree->kind == SUMTREE_KIND_PRIORITY)
-                at.smallest = due ? mins[1] : node_value(tree, SUMTREE_PLANE_MIN, 1);
-            if (gang == 0) {
-                if (due) {
-                    PARALLEL_PRAGMA(acc loop vector)
-                    for (int32_t i = 1; i < OWNERS; ++i) {
-                        tree->sum[i] = sums[i];
-                        if (tree->kind == SUMTREE_KIND_PRIORITY) {
-                            tree->min[i] = mins[i];
-                            tree->max[i] = maxs[i];
-                        }
-                    }
-                }
-                report_roots(call);
-                call->reply->empty = at.total == 0.0;
-            }
-            const double *const crown = crowned ? sums : NULL;
             PARALLEL_PRAGMA(acc loop vector)
             for (int32_t lane = 0; lane < FEW_LANES; ++lane) {
                 const int64_t k = gang * FEW_LANES + lane;
-                if (k < call->count && at.total > 0.0) draw_one(call, crown, at, k);
+                const bool derived = all && tree->padded == 1;
+                const double total = sums[1], smallest = derived ? positive_or_inf(total) : all ? mins[1] : 0.0;
+                if (gang == 0 && lane == 0) {
+                    call->reply->roots[SUMTREE_PLANE_SUM] = total;
+                    call->reply->roots[SUMTREE_PLANE_MIN] = smallest;
+                    call->reply->roots[SUMTREE_PLANE_MAX] = derived ? total : all ? maxs[1] : 0.0;
+                }
+                if (due && gang == 0 && lane > 0) {
+                    tree->sum[lane] = sums[lane];
+                    if (all) tree->min[lane] = mins[lane];
+                    if (all) tree->max[lane] = maxs[lane];
+                }
+                if (k < call->count && total > 0.0) {
+                    if (call->sampling) {
+                        sample_one(call, sums, total, smallest, k);
+                    } else {
+                        find_one(call, sums, total, k);
+                    }
+                }
             }
+            tell_outcome(call, gangs, true, (uint64_t)(sums[1] == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK) << 16);
         }
     }
 }
@@ -530,7 +545,8 @@ void launch_draws(device_block *there, int64_t count) {
 
 void launch_get(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t k = 0; k < call->count; ++k) {
@@ -548,7 +564,8 @@ void launch_get(device_block *there, int64_t count) {
 /* Over count leaves from start on. */
 void launch_range(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, 32)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const int64_t first = call->tree.padded + call->start, last = first + call->count - 1;
         call->reply->value = call->tree.kind == SUMTREE_KIND_MIN ? range_min(&call->tree, first, last)
@@ -558,7 +575,8 @@ void launch_range(device_block *there) {
 
 void launch_unsound_leaf(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -574,7 +592,8 @@ void launch_unsound_leaf(device_block *there, int64_t nodes) {
 /* The place of a node is counted from the leaves up. */
 void launch_unsound_node(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)

@@ -111,13 +111,18 @@ static inline int parallel_width(int64_t work) {
 #define PARALLEL_ROUTINE PARALLEL_PRAGMA(acc routine seq)
 #define PARALLEL_PRODUCT(a, b) __builtin_fma(a, b, 0.0) /* ptxas contracts products, whatever the compiler was told */
 
+/* BACKEND_TELLS: a gang can tell the host what the gangs before it have done, by PARALLEL_FENCE, while others run. */
 #if defined(__NVCOMPILER)
 #define BACKEND_RUNTIME ", OpenACC by nvc"
+#define BACKEND_TELLS 0
+#define PARALLEL_FENCE() (void)0
 #define BACKEND_DECLARES_BLOCK 0
 #define PARALLEL_KERNEL(gangs, lanes)                                                                                  \
     PARALLEL_PRAGMA(acc parallel num_gangs(gangs) num_workers(1) vector_length(lanes) async(QUEUE) deviceptr(there))
 #else
 #define BACKEND_RUNTIME ", OpenACC with nvptx offload"
+#define BACKEND_TELLS 1
+#define PARALLEL_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define BACKEND_DECLARES_BLOCK 1
 #define PARALLEL_KERNEL(gangs, lanes)                                                                                  \
     PARALLEL_PRAGMA(acc parallel num_gangs(gangs) num_workers(1) vector_length(lanes) async(QUEUE))

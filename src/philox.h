@@ -34,12 +34,14 @@ PARALLEL_ROUTINE SUMTREE_INLINE void philox_block(const uint64_t counter[4], con
     words[3] = c3;
 }
 
-/* Adds a number to a counter of 256 bits. */
+/* Adds a number to a counter of 256 bits. Without a loop, so that devices keep the counter in registers. */
 PARALLEL_ROUTINE SUMTREE_INLINE void philox_advance(uint64_t counter[4], uint64_t blocks) {
-    for (int word = 0; word < PHILOX_WORDS && blocks != 0; ++word) {
-        counter[word] += blocks;
-        blocks = counter[word] < blocks;
-    }
+    counter[0] += blocks;
+    const uint64_t carry_1 = counter[0] < blocks;
+    counter[1] += carry_1;
+    const uint64_t carry_2 = counter[1] < carry_1;
+    counter[2] += carry_2;
+    counter[3] += counter[2] < carry_2;
 }
 
 PARALLEL_ROUTINE SUMTREE_INLINE double philox_as_double(uint64_t word) { return (double)(word >> 11) * 0x1p-53; }
