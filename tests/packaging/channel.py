@@ -129,7 +129,7 @@ class Channel:
 
 def _path_entry(path: Path, name: str, placeholder: str | None) -> dict[str, object]:
     if path.is_symlink():
-        return {"_path": name, "path_type": "softlink", "sha256": "", "size_in_bytes": 0}
+        return {"_path": name, "path_type": "softlink"}
     content = path.read_bytes()
     entry: dict[str, object] = {
         "_path": name,

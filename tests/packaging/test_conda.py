@@ -185,15 +185,6 @@ def test_missing_dependency_turns_red(
     assert "No module named 'h5py'" in said or "h5py" in said.split("two_ranks.py")[-1]
 
 
-def test_missing_library_turns_red(
-    builder: Builder, built: str, source: Path, tmp_path: Path
-) -> None:
-    recipe = broken(source, tmp_path, ("recipe.yaml", "    - libgomp\n", ""))
-    success, said = Builder(builder.url, tmp_path).build(recipe, tests=False)
-    assert not success
-    assert "libgomp" in said.split("verlinking")[-1]
-
-
 def test_misspelt_option_turns_red(
     builder: Builder, built: str, source: Path, tmp_path: Path
 ) -> None:
