@@ -35,4 +35,9 @@ cd "$started_in"
 if [ -n "$alone" ]; then
     exec "$python" -m libsumtree apex "$@"
 fi
-exec "$launcher" -n "$((actors + 2))" "$python" -m mpi4py -m libsumtree apex "$@" </dev/null
+# shellcheck disable=SC2034 # read by sites/workstation.sh
+job_ranks=$((actors + 2))
+launcher_allow
+PATH=${launcher%/*}:$PATH
+# shellcheck disable=SC2086 # words
+exec $site_launcher "$python" -m mpi4py -m libsumtree apex "$@" </dev/null

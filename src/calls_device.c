@@ -311,7 +311,8 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
 static sumtree_status hear_outcome(device *at, uint64_t ticket, int64_t *position) {
     enum { PATIENCE = 1 << 22 };
     uint64_t outcome = at->reply->outcome;
-    for (int tries = 0; outcome >> 32 != (ticket & UINT32_MAX) && tries < PATIENCE; ++tries) outcome = at->reply->outcome;
+    for (int tries = 0; outcome >> 32 != (ticket & UINT32_MAX) && tries < PATIENCE; ++tries)
+        outcome = at->reply->outcome;
     if (outcome >> 32 != (ticket & UINT32_MAX)) {
         wait_for(at);
         outcome = at->reply->outcome;
@@ -333,7 +334,8 @@ static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t cou
         call.values += offset * call.step;
         send_call(at, &call);
         launch_tags(at->there, call.count);
-        const sumtree_status status = verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
+        const sumtree_status status =
+            verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
         if (status != SUMTREE_OK) return status;
     }
     return SUMTREE_OK;
@@ -388,8 +390,8 @@ static sumtree_status run_draws(device *at, const sumtree_t *tree, int64_t count
     return at->reply->empty ? SUMTREE_EMPTY : status;
 }
 
-static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets,
-                             sumtree_side side, int64_t *found) {
+static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                             int64_t *found) {
     device_call call = call_for(at, tree);
     call.crown_due = tree->state->crown_due;
     call.count = count;
@@ -487,8 +489,8 @@ static sumtree_status sample_long(device *at, const sumtree_t *tree, const devic
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
         const size_t bytes = (size_t)part * sizeof(double);
-        const sumtree_status status = sample_part(at, tree, request, offset, part, at->part_indices, at->part_values,
-                                                  at->part_weights);
+        const sumtree_status status =
+            sample_part(at, tree, request, offset, part, at->part_indices, at->part_values, at->part_weights);
         if (status != SUMTREE_OK) return status;
         carry_down(at, indices + offset, at->part_indices, bytes);
         carry_down(at, masses + offset, at->part_values, bytes);
@@ -597,7 +599,9 @@ sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *
     if (at == NULL) return SUMTREE_DEVICE;
     settle_crown(at, tree);
     const bool derived = tree->kind == SUMTREE_KIND_PRIORITY;
-    const double *const own = plane == SUMTREE_PLANE_SUM ? tree->sum : plane == SUMTREE_PLANE_MIN ? tree->min : tree->max;
+    const double *const own = plane == SUMTREE_PLANE_SUM   ? tree->sum
+                              : plane == SUMTREE_PLANE_MIN ? tree->min
+                                                           : tree->max;
     const size_t half = (size_t)tree->padded * sizeof *nodes;
     carry_down(at, nodes, own, half);
     carry_down(at, nodes + tree->padded, (derived ? tree->sum : own) + tree->padded, half);

@@ -32,8 +32,7 @@ static int gangs_for(int64_t work, int64_t each) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
     for (;;) {
         int32_t held;
-        PARALLEL_PRAGMA(acc atomic capture)
-        {
+        PARALLEL_PRAGMA(acc atomic capture) {
             held = *cell;
             *cell = place;
         }
@@ -45,8 +44,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
     for (;;) {
         int64_t held;
-        PARALLEL_PRAGMA(acc atomic capture)
-        {
+        PARALLEL_PRAGMA(acc atomic capture) {
             held = *cell;
             *cell = place;
         }
@@ -67,8 +65,9 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool may_store(const sumtree_t *tree, double val
 
 PARALLEL_ROUTINE SUMTREE_INLINE void report_roots(const device_call *call) {
     for (int plane = 0; plane < PLANE_COUNT; ++plane) {
-        const bool own = plane == SUMTREE_PLANE_SUM ? call->tree.sum != NULL
-                                                    : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
+        const bool own = plane == SUMTREE_PLANE_SUM
+                             ? call->tree.sum != NULL
+                             : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
         if (own) call->reply->roots[plane] = node_value(&call->tree, (sumtree_plane)plane, 1);
     }
 }
@@ -128,8 +127,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves
 /* Proves that kernels run on the device: `declared` is written there, and nowhere else. */
 void launch_probe(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
-    {
+    PARALLEL_KERNEL(1, 32) {
         device_call *const call = &BLOCK_OF(there)->call;
         call->on_device = acc_on_device(acc_device_not_host) ? 1 : 0;
     }
@@ -138,8 +136,7 @@ void launch_probe(device_block *there) {
 /* masses[0 .. count-1] = +inf. */
 void launch_fill(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1024, LANES)
-    {
+    PARALLEL_KERNEL(1024, LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t i = 0; i < call->count; ++i) call->masses[i] = __builtin_inf();
@@ -159,8 +156,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, LANES)
-    {
+    PARALLEL_KERNEL(OWNERS, LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t count = call->count, step = call->step, padded = tree->padded;
@@ -191,8 +187,7 @@ void launch_owners(device_block *there) {
                 } else if (index >> climb == owner) {
                     int32_t place;
                     keep_last(tags + index, (int32_t)k);
-                    PARALLEL_PRAGMA(acc atomic capture)
-                    {
+                    PARALLEL_PRAGMA(acc atomic capture) {
                         place = own;
                         own = own + 1;
                     }
@@ -202,8 +197,7 @@ void launch_owners(device_block *there) {
                 }
             }
             int32_t before;
-            PARALLEL_PRAGMA(acc atomic capture)
-            {
+            PARALLEL_PRAGMA(acc atomic capture) {
                 before = call->arrived;
                 call->arrived = call->arrived + 1;
             }
@@ -235,8 +229,7 @@ void launch_owners(device_block *there) {
 /* The levels above the owners' subtrees, and the roots. */
 void launch_crown(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
-    {
+    PARALLEL_KERNEL(1, 32) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int32_t due = call->crown_due;
@@ -254,8 +247,7 @@ void launch_crown(device_block *there) {
 /* Checks a batch and, unless tags is NULL, tags the leaves that it names. */
 void launch_tags(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, 128), 128)
-    {
+    PARALLEL_KERNEL(gangs_for(count, 128), 128) {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -297,8 +289,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool go
 /* A whole tree of less than CROWNED leaves. */
 void launch_small(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES)
-    {
+    PARALLEL_KERNEL(1, MANY_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded;
@@ -319,8 +310,7 @@ void launch_small(device_block *there) {
 /* Blocks of PASS leaves, and the PASS_LEVELS levels above them. */
 void launch_leaf_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded, first = call->first_block, end = first + call->blocks;
@@ -342,8 +332,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
 /* The same from nodes: blocks of PASS nodes of the level width .. 2 width - 1. */
 void launch_node_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t first = call->first_block, end = first + call->blocks;
@@ -364,8 +353,7 @@ void launch_node_pass(device_block *there, int64_t blocks) {
 /* All levels above width .. 2 width - 1, and the roots. */
 void launch_rest(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES)
-    {
+    PARALLEL_KERNEL(1, MANY_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t top = call->width;
@@ -473,8 +461,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, const double *c
 /* The crown is recomputed first where it is due: by every gang for itself, and into the tree by the first. */
 void launch_draws(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t gangs = (call->count + FEW_LANES - 1) / FEW_LANES;
@@ -513,7 +500,8 @@ void launch_draws(device_block *there, int64_t count) {
             at.total = crowned ? sums[1] : tree->sum[1];
             at.below = at.total > 0.0 ? just_below(at.total) : 0.0;
             at.smallest = 0.0;
-            if (tree->kind == SUMTREE_KIND_PRIORITY) at.smallest = due ? mins[1] : node_value(tree, SUMTREE_PLANE_MIN, 1);
+            if (tree->kind == SUMTREE_KIND_PRIORITY)
+                at.smallest = due ? mins[1] : node_value(tree, SUMTREE_PLANE_MIN, 1);
             if (gang == 0) {
                 if (due) {
                     PARALLEL_PRAGMA(acc loop vector)
@@ -542,8 +530,7 @@ void launch_draws(device_block *there, int64_t count) {
 
 void launch_get(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t k = 0; k < call->count; ++k) {
@@ -561,8 +548,7 @@ void launch_get(device_block *there, int64_t count) {
 /* Over count leaves from start on. */
 void launch_range(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
-    {
+    PARALLEL_KERNEL(1, 32) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const int64_t first = call->tree.padded + call->start, last = first + call->count - 1;
         call->reply->value = call->tree.kind == SUMTREE_KIND_MIN ? range_min(&call->tree, first, last)
@@ -572,8 +558,7 @@ void launch_range(device_block *there) {
 
 void launch_unsound_leaf(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -589,8 +574,7 @@ void launch_unsound_leaf(device_block *there, int64_t nodes) {
 /* The place of a node is counted from the leaves up. */
 void launch_unsound_node(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
-    {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)

@@ -13,6 +13,11 @@
  *
  *   PARALLEL_KERNEL(gangs, lanes)  before a block that a device runs, behind those that were put into its queue before
  *   BACKEND_DECLARES_BLOCK         kernels find their block by its name, not by an argument: see device.h
+ *
+ * And what differs between compilers:
+ *
+ *   VECTOR_LOOP                before a loop whose iterations are independent, run side by side in vector registers
+ *   UNROLLED_LOOP              before a loop of few iterations, known when it is compiled, which work in registers
  */
 #ifndef SUMTREE_PARALLEL_H
 #define SUMTREE_PARALLEL_H
@@ -91,6 +96,17 @@ static inline int parallel_width(int64_t work) {
 
 #else
 #error "define the backend to build: SUMTREE_BACKEND_CPU, SUMTREE_BACKEND_MULTICORE or SUMTREE_BACKEND_GPU"
+#endif
+
+#if defined(__clang__)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLLED_LOOP _Pragma("clang loop unroll(full)")
+#elif defined(__NVCOMPILER)
+#define VECTOR_LOOP _Pragma("ivdep")
+#define UNROLLED_LOOP
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#define UNROLLED_LOOP _Pragma("GCC unroll 8")
 #endif
 
 #endif

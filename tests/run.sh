@@ -5,6 +5,7 @@
 #   sanitize    the C tests and the Python tests of the trees under AddressSanitizer and
 #               UndefinedBehaviorSanitizer
 #   lint        formatters, linters and type checker
+#   jobs        the job templates on a private Slurm; needs root and apt; at most 5 minutes
 #   mutants     named faults, each of which must turn the suite red
 #   long        soaks, hundreds of kills, large trees, many seeds
 #
@@ -84,18 +85,18 @@ c_linters() {
     nanobind=$("$python" -m nanobind --cmake_dir) || return 1
     quietly "$environment/bin/cmake" --fresh -S . -B build/lint -DSKBUILD=2 -DSUMTREE_BACKENDS=cpu \
         -Dnanobind_DIR="$nanobind" -DPython_EXECUTABLE="$python" || return 1
-    "$environment/bin/clang-tidy" --quiet -p build/lint src/*.c python/*.cpp
+    "$environment/bin/clang-tidy" --quiet -p build/lint src/*.c python/*.c python/*.cpp
 }
 
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.cpp tests/c/*.[ch] tests/packaging/*.c examples/c/*.c
+        src/*.[ch] python/*.c python/*.cpp tests/c/*.[ch] tests/packaging/*.c examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
-    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh tests/run.sh .ci/run
+    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh tests/run.sh .ci/run
 }
 
 mutants_part() {
@@ -103,16 +104,64 @@ mutants_part() {
     step 'mutants' "$python" tests/mutants/run.py
 }
 
+# What the private Slurm is made of, modules, an MPI that speaks PMIx and one that does not.
+jobs_system() {
+    [ "$(id -u)" -eq 0 ] ||
+        fail "this part starts a private Slurm, whose slurmd starts jobs as their users: it needs root"
+    command -v apt-get >/dev/null 2>&1 || fail "this part installs Slurm with apt-get, which is not here"
+    set --
+    for package in slurmctld slurmd slurm-client munge lmod openmpi-bin libmpich12; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' || set -- "$@" "$package"
+    done
+    [ $# -eq 0 ] && return
+    say "installing $* with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt-get update -qq || fail "apt-get update failed (see above)"
+    quietly apt-get install -y -qq --no-install-recommends --no-remove "$@" ||
+        fail "apt-get install $* failed (see above)"
+}
+
+# Installs the product as a site does: Python, library, modulefiles and templates in one prefix.
+jobs_prefix() {
+    SUMTREE_JOBS_PREFIX=$checkout/build/jobs/prefix
+    export SUMTREE_JOBS_PREFIX
+    installed=$(sources_digest) || return 1
+    [ "$(cat "$SUMTREE_JOBS_PREFIX/.sources" 2>/dev/null)" = "$installed" ] && return
+    rm -rf "$SUMTREE_JOBS_PREFIX"
+    quietly "$python" -m venv --without-pip "$SUMTREE_JOBS_PREFIX" || return 1
+    quietly "$python" -m pip --python "$SUMTREE_JOBS_PREFIX/bin/python" --disable-pip-version-check \
+        --no-input install "${checkout}[apex]" || return 1
+    cmake=$environment/bin/cmake
+    quietly "$cmake" -S . -B build/jobs/cmake || return 1
+    quietly "$cmake" --build build/jobs/cmake --parallel || return 1
+    quietly "$cmake" --install build/jobs/cmake --prefix "$SUMTREE_JOBS_PREFIX" || return 1
+    printf '%s\n' "$installed" >"$SUMTREE_JOBS_PREFIX/.sources"
+}
+
+jobs_set_up() {
+    jobs_system
+    environment_prepare test
+    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
+    jobs_prefix
+}
+
+jobs_part() {
+    step 'set-up' jobs_set_up
+    step 'job tests' "$python" -m pytest -q tests/jobs
+}
+
 long_part() {
     step 'set-up' prepare_with_mpi
     step 'long tests' "$python" -m pytest -q -m long tests/python tests/mpi
+    step 'set-up for jobs' jobs_set_up
+    step 'long tests of jobs' "$python" -m pytest -q -m long tests/jobs
 }
 
 part=${1-default}
 case $part in
-default | sanitize | lint | mutants | long) ;;
+default | sanitize | lint | jobs | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize lint mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize lint jobs mutants long, or none"
     exit 2
     ;;
 esac

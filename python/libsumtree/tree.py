@@ -110,7 +110,7 @@ class Tree:
     def __init__(self, capacity: int, *, backend: str = AUTO) -> None:
         self._capacity = _checked_capacity(capacity)
         self._requested = backend
-        self._name = resolve(backend)
+        self._name = resolve(backend, self._capacity)
         library = open_backend(self._name)
         try:
             self._core = _core.Tree(library, self._capacity, self._KIND)
@@ -359,7 +359,8 @@ class SumTree(_Summed):
     capacity : int
         The number of leaves, 1 .. 2**40, all zero at first.
     backend : {"auto", "cpu", "multicore", "gpu"}
-        Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else "cpu".
+        Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else what
+        ``libsumtree tune`` measured to pay on this machine for this capacity, else "cpu".
 
     Raises
     ------

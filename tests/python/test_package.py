@@ -20,7 +20,10 @@ PACKAGE = Path(str(files("libsumtree")))
 # From the bottom up: a module imports only from those before it, or from its own layer.
 LAYERS = [
     ["_core", "errors"],
+    ["machine", "files"],
+    ["tuning"],
     ["arguments", "philox", "backends", "records", "forking"],
+    ["vectors"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
@@ -28,6 +31,8 @@ LAYERS = [
     ["__init__"],
     ["replay"],
     ["apex"],
+    ["jobs"],
+    ["bench"],
     ["cli"],
     ["__main__"],
 ]
