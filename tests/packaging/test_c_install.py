@@ -61,7 +61,11 @@ def test_components(run: Run, tree: Path, tmp_path: Path) -> None:
     libraries = {
         f"lib/libsumtree_{backend}.so.{number}" for backend in BACKENDS for number in (abi, version)
     }
-    assert contents(tmp_path / "runtime") == libraries
+    modulefiles = {f"share/modulefiles/libsumtree/{version}{end}" for end in ("", ".lua")}
+    runtime = contents(tmp_path / "runtime")
+    jobs = {name for name in runtime if name.startswith("share/libsumtree/jobs/")}
+    assert jobs
+    assert runtime - jobs == libraries | modulefiles
     development = {
         "include/sumtree.h",
         "lib/pkgconfig/libsumtree.pc",
@@ -84,6 +88,7 @@ def test_soname_is_the_abi_version(installed: Path) -> None:
 def test_nothing_names_a_place(installed: Path, tree: Path) -> None:
     assert len(elf.libraries(installed)) == len(BACKENDS)
     assert elf.absolute_rpaths(installed) == []
+    shutil.rmtree(installed / "share/modulefiles")  # they name the prefix, for copies elsewhere
     assert elf.paths_inside(installed, str(tree.parent), str(installed.parent)) == []
 
 
@@ -140,8 +145,9 @@ def test_an_absolute_library_folder_is_refused(run: Run, checkout: Path, tmp_pat
 def test_two_builds_give_identical_files(
     run: Run, build: Callable[[str], Path], tree: Path, tmp_path: Path
 ) -> None:
-    run("cmake", "--install", tree, "--prefix", tmp_path / "one")
-    run("cmake", "--install", build("another-name"), "--prefix", tmp_path / "two")
+    for name, folder in (("one", tree), ("two", build("another-name"))):
+        destination = {"DESTDIR": str(tmp_path / name)}
+        run("cmake", "--install", folder, "--prefix", "/opt/libsumtree", env=destination)
     one, two = (
         {str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file()}
         for prefix in (tmp_path / "one", tmp_path / "two")
