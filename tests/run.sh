@@ -6,6 +6,7 @@
 #               UndefinedBehaviorSanitizer
 #   lint        formatters, linters and type checker
 #   jobs        the job templates on a private Slurm; needs root and apt; at most 5 minutes
+#   packaging   the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
 #   mutants     named faults, each of which must turn the suite red
 #   long        soaks, hundreds of kills, large trees, many seeds
 #
@@ -99,6 +100,12 @@ lint_part() {
     step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh tests/run.sh .ci/run
 }
 
+packaging_part() {
+    step 'set-up' environment_prepare test
+    step 'packaging tools' pip_install -r tests/packaging/requirements.txt
+    step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
+}
+
 mutants_part() {
     step 'set-up' prepare_with_mpi
     step 'mutants' "$python" tests/mutants/run.py
@@ -159,9 +166,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | lint | jobs | mutants | long) ;;
+default | sanitize | lint | jobs | packaging | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize lint jobs mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize lint jobs packaging mutants long, or none"
     exit 2
     ;;
 esac

@@ -23,7 +23,7 @@ DIRECTIVES = ("version", "variant", "depends_on", "requires", "conflicts", "lice
 BASES = {"python": "PythonPackage", "cmake": "CMakePackage", "cuda": "CudaPackage"}
 
 
-class SkipTest(Exception):
+class SkipTest(Exception):  # noqa: N818 -- Spack's name
     """A stand-alone test that has nothing to test here."""
 
 
@@ -98,7 +98,9 @@ class Executable:
     def __init__(self, path: str, environment: dict[str, str], folder: Path) -> None:
         self.path, self.environment, self.folder = path, environment, folder
 
-    def __call__(self, *arguments: str, output: object = None, error: object = None, extra_env: Any = None) -> str:
+    def __call__(
+        self, *arguments: str, output: object = None, error: object = None, extra_env: Any = None
+    ) -> str:
         environment = {**self.environment, **(extra_env or {})}
         command = [self.path, *arguments]
         done = subprocess.run(

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import elf
 import pytest
+
+import elf
 from conftest import Run
 
 BACKENDS = ("cpu", "multicore")
@@ -93,16 +94,21 @@ def test_nothing_names_a_place(installed: Path, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["libsumtree", *(f"libsumtree-{b}" for b in BACKENDS)])
-def test_pkg_config(
-    run: Run, installed: Path, checkout: Path, tmp_path: Path, module: str
-) -> None:
+def test_pkg_config(run: Run, installed: Path, checkout: Path, tmp_path: Path, module: str) -> None:
     folder = next(installed.rglob("libsumtree.pc")).parent
     flags = run(
         "pkgconf", "--cflags", "--libs", module, env={"PKG_CONFIG_PATH": str(folder)}
     ).replace("\\ ", "\0")
     arguments = [flag.replace("\0", " ") for flag in flags.split()]
     program = tmp_path / "draw"
-    run("cc", checkout / "examples/c/draw.c", *arguments, f"-Wl,-rpath,{folder.parent}", "-o", program)
+    run(
+        "cc",
+        checkout / "examples/c/draw.c",
+        *arguments,
+        f"-Wl,-rpath,{folder.parent}",
+        "-o",
+        program,
+    )
     backend = module.removeprefix("libsumtree").removeprefix("-") or "cpu"
     assert run(program).startswith(f"backend {backend}, total 499500\n")
 
@@ -138,7 +144,9 @@ def test_an_option_that_does_not_exist(run: Run, checkout: Path, tmp_path: Path)
 
 
 def test_an_absolute_library_folder_is_refused(run: Run, checkout: Path, tmp_path: Path) -> None:
-    said = run("cmake", "-S", checkout, "-B", tmp_path, "-DCMAKE_INSTALL_LIBDIR=/opt/lib", fails=True)
+    said = run(
+        "cmake", "-S", checkout, "-B", tmp_path, "-DCMAKE_INSTALL_LIBDIR=/opt/lib", fails=True
+    )
     assert "must be relative to the prefix" in " ".join(said.split())
 
 

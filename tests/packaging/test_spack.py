@@ -1,7 +1,7 @@
 """The Spack recipes, as far as that can be told without Spack.
 
 Their directives are compared with pyproject.toml and the CMake options; what Spack's build systems
-would run is run, with the recipes' own settings, and so are the bodies of their stand-alone tests.
+would run is run, with the recipes' own settings; so are the bodies of their stand-alone tests.
 This does not concretize, and tests neither `requires` nor `conflicts`: docs/install.md says how that
 is done with Spack itself.
 """
@@ -17,8 +17,9 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
-import elf
 import pytest
+
+import elf
 import recording
 from conftest import Run
 from recording import Executable, Recording, SkipTest, Spec
@@ -27,7 +28,15 @@ RECIPES = "spack/spack_repo/libsumtree"
 
 # As PythonPackage of Spack 1.1 calls pip.
 PIP = (
-    *(sys.executable, "-m", "pip", "-vvv", "--no-input", "--no-cache-dir", "--disable-pip-version-check"),
+    *(
+        sys.executable,
+        "-m",
+        "pip",
+        "-vvv",
+        "--no-input",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+    ),
     *("install", "--no-deps", "--ignore-installed", "--no-build-isolation"),
     *("--no-warn-script-location", "--no-index"),
 )
@@ -56,9 +65,9 @@ def disagreements(recorded: Recording, checkout: Path) -> list[str]:
     extras = project["project"]["optional-dependencies"]
     everything = Spec({**recorded.defaults(), "gpu": False})
     found = recorded.dependencies(everything)
-    asked = {requirement: "run" for requirement in project["project"]["dependencies"]}
-    asked |= {requirement: "run" for requirement in extras["hdf5"] + extras["mpi"]}
-    asked |= {requirement: "build" for requirement in project["build-system"]["requires"]}
+    asked = dict.fromkeys(project["project"]["dependencies"], "run")
+    asked |= dict.fromkeys(extras["hdf5"] + extras["mpi"], "run")
+    asked |= dict.fromkeys(project["build-system"]["requires"], "build")
     complaints = []
     for requirement, kind in asked.items():
         name, version = requirement.split(">=")
@@ -75,7 +84,7 @@ def disagreements(recorded: Recording, checkout: Path) -> list[str]:
 def unknown_options(text: str, checkout: Path) -> list[str]:
     """Name the options that a recipe sets and CMake does not know."""
     listed = (checkout / "src/cmake/options.cmake").read_text()
-    known = re.search(r"set\(SUMTREE_OPTIONS ([^)]+)\)", listed)[1].split()
+    known = re.search(r"set\(SUMTREE_OPTIONS\s+([^)]+)\)", listed)[1].split()
     return sorted(set(re.findall(r"\bSUMTREE_\w+", text)) - set(known))
 
 
@@ -97,7 +106,9 @@ def test_both_recipes_offer_the_same(python_recipe: Recording, c_recipe: Recordi
     def said(recorded: Recording, name: str) -> list[object]:
         return [(d.arguments, d.keywords) for d in recorded.directives[name]]
 
-    variants = [entry for entry in said(python_recipe, "variant") if entry[0][0] not in ("hdf5", "mpi")]
+    variants = [
+        entry for entry in said(python_recipe, "variant") if entry[0][0] not in ("hdf5", "mpi")
+    ]
     assert variants == said(c_recipe, "variant")
     assert said(python_recipe, "requires") == said(c_recipe, "requires")
     assert all(entry in said(python_recipe, "conflicts") for entry in said(c_recipe, "conflicts"))
@@ -130,12 +141,18 @@ def test_gpu_settings(
     settings = package.config_settings(package.spec, None)
     assert settings["cmake.define.SUMTREE_BACKENDS"] == "cpu;multicore;gpu"
     assert settings.get("cmake.define.SUMTREE_GPU_ARCH") == expected
+    bundled = settings.get("cmake.define.SUMTREE_BUNDLE_OPENACC") == "ON"
+    assert (
+        bundled == ("patchelf" in python_recipe.dependencies(package.spec)) == (compiler == "gcc")
+    )
 
 
 # ---- what they do ----
 
 
-def install_python(run: Run, recorded: Recording, source: Path, place: Path, **chosen: object) -> object:
+def install_python(
+    run: Run, recorded: Recording, source: Path, place: Path, **chosen: object
+) -> object:
     """Run Spack's pip command with the recipe's settings; the package as its tests see it."""
     package = recorded.cls()
     package.spec = Spec({**recorded.defaults(), **chosen})
@@ -206,7 +223,9 @@ def test_c_package(
     monkeypatch.setattr(
         c_recipe.cls.module,
         "which",
-        lambda name, required: Executable(str(recording.shutil.which(name)), dict(os.environ), tmp_path),
+        lambda name, required: Executable(
+            str(recording.shutil.which(name)), dict(os.environ), tmp_path
+        ),
     )
     assert package.test_draw.__doc__
     package.test_draw()
