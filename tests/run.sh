@@ -97,7 +97,7 @@ lint_part() {
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
-    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh tests/run.sh .ci/run
+    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh .ci/run
 }
 
 packaging_part() {

@@ -2,8 +2,8 @@
 
 Their directives are compared with pyproject.toml and the CMake options; what Spack's build systems
 would run is run, with the recipes' own settings; so are the bodies of their stand-alone tests.
-This does not concretize, and tests neither `requires` nor `conflicts`: docs/install.md says how that
-is done with Spack itself.
+This does not concretize, and tests neither `requires` nor `conflicts`: docs/install.md says how
+that is done with Spack itself.
 """
 
 from __future__ import annotations
