@@ -9,6 +9,7 @@
 #   aarch64       the C tests for 64-bit ARM, cross-compiled, under qemu-user
 #   lint          formatters, linters and type checker
 #   jobs          the job templates on a private Slurm; needs root and apt; at most 5 minutes
+#   packaging     the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
 #   mutants       named faults, each of which must turn the suite red
 #   long          soaks, hundreds of kills, large trees, many seeds
 #
@@ -99,7 +100,13 @@ lint_part() {
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
-    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh tests/run.sh .ci/run
+    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh .ci/run
+}
+
+packaging_part() {
+    step 'set-up' environment_prepare test
+    step 'packaging tools' pip_install -r tests/packaging/requirements.txt
+    step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
 }
 
 mutants_part() {
@@ -235,9 +242,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | instructions | threads | aarch64 | lint | jobs | mutants | long) ;;
+default | sanitize | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs packaging mutants long, or none"
     exit 2
     ;;
 esac
