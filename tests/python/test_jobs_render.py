@@ -148,7 +148,10 @@ def test_sites_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> N
 
 
 def test_a_site_gives_defaults_and_the_user_the_rest(tmp_path: Path) -> None:
-    text = 'site_launcher="mpirun -n $job_ranks"\nsite_ranks=8 site_minutes=30\nsite_directives="--qos=long\n--exclusive"\n'
+    text = (
+        'site_launcher="mpirun -n $job_ranks"\n'
+        'site_ranks=8 site_minutes=30\nsite_directives="--qos=long\n--exclusive"\n'
+    )
     site = read_site(make_site(tmp_path, text=text), 3)
     assert site.launcher == "mpirun -n 3"
     filled = site.fill(Request(minutes=5, directives=("--x",)), {"minutes"})
