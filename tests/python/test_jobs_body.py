@@ -40,6 +40,16 @@ esac
 """
 # What requeues: notes that, and ends the job's shell as the scheduler would.
 REQUEUE = '#!/bin/bash\necho "${0##*/} $*" >>"$NOTES/requeued"\n(sleep 0.1; kill -TERM "$PPID") &\n'
+# A launcher that passes USR1 on and, told to end, sleeps on when its ranks have gone.
+SLEEPY = """\
+#!/bin/bash
+"$@" &
+rank=$!
+trap 'kill -USR1 $rank' USR1
+trap '' TERM
+while kill -0 $rank 2>/dev/null; do wait $rank; done
+for _ in {1..300}; do sleep 0.1; done
+"""
 REFUSE = "#!/bin/sh\nexit 1\n"
 HAND_IN = '#!/bin/sh\necho "qsub $*" >>"$NOTES/requeued"\necho 78.server\n'
 SCONTROL = '#!/bin/bash\n[ "$1" = requeue ] || exit 1\n' + REQUEUE.partition("\n")[2]
@@ -191,6 +201,32 @@ def test_cancelled(stage: Stage) -> None:
     assert job.wait(20) == 143
     assert stage.last.startswith("0: cancelled, and not requeued; a checkpoint was written")
     assert stage.requeued == []
+
+
+def test_a_launcher_that_outlives_its_ranks_is_not_waited_for(stage: Stage) -> None:
+    stage.command("sleepy", SLEEPY)
+    stage.site.write_text("site_launcher=sleepy site_python=rank\n")
+    job = stage.start("wait")
+    stage.until_up()
+    begin = time.monotonic()
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(20) == 143
+    assert time.monotonic() - begin < 15
+    assert stage.last.startswith("0: cancelled, and not requeued; a checkpoint was written")
+
+
+@pytest.mark.parametrize("scheduler", ["pbs", "lsf"])
+def test_the_end_of_the_walltime_is_not_taken_for_a_cancel(tmp_path: Path, scheduler: str) -> None:
+    stage = Stage(scheduler, tmp_path, Request(ranks=RANKS))
+    stage.command("sleepy", SLEEPY)
+    stage.site.write_text("site_launcher=sleepy site_python=rank\n")
+    job = stage.start("wait")
+    stage.until_up()
+    job.send_signal(signal.SIGUSR1)
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(20) == 75
+    assert stage.last == "0: stopped (SIGUSR1): requeueing, to go on from the checkpoint"
+    assert len(stage.requeued) == 1
 
 
 @pytest.mark.parametrize("status", [1, 2, 137])
