@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,8 +131,11 @@ class Stage:
             )
 
     def until_up(self) -> None:
+        self.until((self.notes / "up").exists)
+
+    def until(self, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + 20
-        while not (self.notes / "up").exists():
+        while not holds():
             assert time.monotonic() < end, self.log
             time.sleep(0.02)
 
@@ -223,8 +227,9 @@ def test_the_end_of_the_walltime_is_not_taken_for_a_cancel(tmp_path: Path, sched
     job = stage.start("wait")
     stage.until_up()
     job.send_signal(signal.SIGUSR1)
+    stage.until(lambda: "signalled (USR1)" in stage.log)
     job.send_signal(signal.SIGTERM)
-    assert job.wait(20) == 75
+    assert job.wait(20) == 75, stage.log
     assert stage.last == "0: stopped (SIGUSR1): requeueing, to go on from the checkpoint"
     assert len(stage.requeued) == 1
 
@@ -259,7 +264,7 @@ def test_restarts_are_limited(stage: Stage) -> None:
         job = stage.start("wait", SLURM_RESTART_COUNT=str(restart))
         stage.until_up()
         job.send_signal(signal.SIGUSR1)
-        assert job.wait(20) == 75
+        assert job.wait(20) == 75, stage.log
     assert stage.last.startswith("1: stopped, and not requeued: it was restarted 1 times")
     assert len(stage.requeued) == 1
 
@@ -270,7 +275,7 @@ def test_a_scheduler_that_does_not_requeue(stage: Stage) -> None:
     job = stage.start("wait")
     stage.until_up()
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(20) == 75
+    assert job.wait(20) == 75, stage.log
     assert "would not requeue the job" in stage.last
 
 
@@ -351,7 +356,7 @@ def test_pbs_hands_in_a_successor_where_users_may_not_rerun(tmp_path: Path) -> N
     job = stage.start("wait")
     stage.until_up()
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(20) == 75
+    assert job.wait(20) == 75, stage.log
     assert stage.last == "0: goes on as 78.server"
     kept = stage.run_dir / "job.sh"
     assert stage.requeued == [f"qsub -V -W depend=afterany:77 {kept}"]
