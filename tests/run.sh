@@ -100,6 +100,7 @@ lint_part() {
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
+    step 'rendered scripts' rendered_scripts
     step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh .ci/run
 }
 
@@ -107,6 +108,17 @@ packaging_part() {
     step 'set-up' environment_prepare test
     step 'packaging tools' pip_install -r tests/packaging/requirements.txt
     step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
+}
+
+# What `libsumtree jobs render` writes is shell, too.
+rendered_scripts() {
+    for scheduler in slurm pbs lsf; do
+        rendered=build/lint/$scheduler.sh
+        env -u LIBSUMTREE_JOBS "$python" -m libsumtree jobs render --scheduler "$scheduler" --site mpirun \
+            --output "$rendered" --run-dir "it's here" --directive='-x "a b"' apex --env "it's" >/dev/null ||
+            return 1
+        "$environment/bin/shellcheck" "$rendered" || return 1
+    done
 }
 
 mutants_part() {
@@ -224,19 +236,23 @@ jobs_prefix() {
 jobs_set_up() {
     jobs_system
     environment_prepare test
-    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
     jobs_prefix
 }
 
 jobs_part() {
     step 'set-up' jobs_set_up
-    step 'job tests' "$python" -m pytest -q tests/jobs
+    step 'job tests' "$python" -m pytest -q --durations=10 tests/jobs
+}
+
+jobs_long_set_up() {
+    jobs_set_up
+    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
 }
 
 long_part() {
     step 'set-up' prepare_with_mpi
     step 'long tests' "$python" -m pytest -q -m long tests/python tests/mpi
-    step 'set-up for jobs' jobs_set_up
+    step 'set-up for jobs' jobs_long_set_up
     step 'long tests of jobs' "$python" -m pytest -q -m long tests/jobs
 }
 
