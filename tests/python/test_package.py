@@ -23,6 +23,7 @@ LAYERS = [
     ["arguments", "philox", "backends", "records", "forking"],
     ["devices", "device_arrays"],
     ["failures"],
+    ["leaves"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
