@@ -103,8 +103,8 @@ def classic_table(setting: Setting) -> Table:
         "classic",
         f"Updates of a sum tree of {setting.leaves:,} leaves",
         f"{REBUILD} recomputes every node, {EACH} climbs once for each leaf; {PYTHON} is "
-        "libsumtree.reference. All check their input; nodes were equal bit for bit afterwards. The "
-        f"ratio is to the better of {EACH} and {REBUILD}.",
+        "libsumtree.reference, from an empty tree on. All check their input; nodes were equal bit "
+        f"for bit afterwards. The ratio is to the better of {EACH} and {REBUILD}.",
         rows,
     )
 
