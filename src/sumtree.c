@@ -20,7 +20,11 @@
 
 SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
 
-SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME; }
+#ifndef SUMTREE_FLAGS
+#define SUMTREE_FLAGS "not recorded"
+#endif
+
+SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME ", flags: " SUMTREE_FLAGS; }
 
 SUMTREE_EXPORT const char *sumtree_vector_level(void) { return "baseline"; }
 

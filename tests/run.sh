@@ -84,13 +84,13 @@ c_linters() {
     nanobind=$("$python" -m nanobind --cmake_dir) || return 1
     quietly "$environment/bin/cmake" --fresh -S . -B build/lint -DSKBUILD=2 -DSUMTREE_BACKENDS=cpu \
         -Dnanobind_DIR="$nanobind" -DPython_EXECUTABLE="$python" || return 1
-    "$environment/bin/clang-tidy" --quiet -p build/lint src/*.c python/*.cpp
+    "$environment/bin/clang-tidy" --quiet -p build/lint src/*.c python/*.c python/*.cpp
 }
 
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.cpp python/bindings/*.h tests/c/*.[ch]
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch]
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .

@@ -92,6 +92,18 @@ class VerificationError(SumTreeError, RuntimeError):
     """An installed backend does not do what the contract says."""
 
 
+class TuningError(SumTreeError, ValueError):
+    """A tuning file is damaged, was measured elsewhere, or cannot be written."""
+
+
+class BenchmarkError(SumTreeError, RuntimeError):
+    """A benchmark cannot run here, or what it compares does not give the same bits."""
+
+
+class BenchmarkUnavailableError(BenchmarkError):
+    """What a benchmark would compare with is not on this machine."""
+
+
 class IdError(SumTreeError, IndexError):
     """An id was never issued by this buffer."""
 

@@ -67,7 +67,7 @@ class Tree(_core.Tree):
     def __init__(self, capacity: int, *, backend: str = AUTO, device: int | None = None) -> None:
         self._capacity = _checked_capacity(capacity)
         self._requested = backend, device
-        self._name = resolve(backend)
+        self._name = resolve(backend, self._capacity)
         library = open_backend(self._name)
         chosen = choose_device(library, device)
         try:

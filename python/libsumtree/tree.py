@@ -163,7 +163,8 @@ class SumTree(_Summed):
     capacity : int
         The number of leaves, 1 .. 2**40, all zero at first.
     backend : {"auto", "cpu", "multicore", "gpu"}
-        Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else "cpu".
+        Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else what
+        ``libsumtree tune`` measured to pay on this machine for this capacity, else "cpu".
     device : int, optional
         Which GPU, for backend "gpu" alone. By default the local rank modulo the number of GPUs
         under a launcher of MPI (see `libsumtree.devices`), else 0.

@@ -428,4 +428,35 @@ SERVICE = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *FILES, *SERVICE]
+MEASURING = [
+    Mutant(
+        "results not compared",
+        "python/libsumtree/bench/trees.py",
+        "    if theirs.tobytes() == ours.tobytes():\n",
+        "    if True:\n",
+        ["tests/python/test_bench.py::test_a_contestant_that_goes_wrong_is_seen"],
+    ),
+    Mutant(
+        "the same work again",
+        "python/libsumtree/bench/racing.py",
+        "    for way in (there, reversed(there)):\n        work = draw()\n",
+        "    work = draw()\n    for way in (there, reversed(there)):\n",
+        ["tests/python/test_bench.py::test_a_round_goes_there_and_back_with_fresh_work"],
+    ),
+    Mutant(
+        "a ratio of medians",
+        "python/libsumtree/bench/report.py",
+        "np.median(seconds[:, places].min(axis=1) / seconds[:, -1])",
+        "np.median(seconds[:, places].min(axis=1)) / np.median(seconds[:, -1])",
+        ["tests/python/test_bench.py::test_ratios_are_within_rounds"],
+    ),
+    Mutant(
+        "a tuning of another machine",
+        "python/libsumtree/tuning.py",
+        "    if tuning.kind != kind:\n",
+        "    if False:\n",
+        ["tests/python/test_tuning.py::test_a_file_of_another_machine_is_ignored"],
+    ),
+]
+
+MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING]

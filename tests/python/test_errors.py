@@ -223,13 +223,14 @@ def test_unknown_backends(name: Any) -> None:
         st.SumTree(3, backend=name)
 
 
-def test_what_auto_means(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_auto_means(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))  # nothing was measured: test_tuning.py
     for value, expected in [("cpu", "cpu"), ("auto", "cpu"), ("", "cpu"), ("gpu", "gpu")]:
         monkeypatch.setenv("LIBSUMTREE_BACKEND", value)
-        assert resolve("auto") == expected
-        assert resolve("multicore") == "multicore"
+        assert resolve("auto", 8) == expected
+        assert resolve("multicore", 8) == "multicore"
     monkeypatch.delenv("LIBSUMTREE_BACKEND")
-    assert resolve("auto") == "cpu"
+    assert resolve("auto", 8) == "cpu"
     monkeypatch.setenv("LIBSUMTREE_BACKEND", "fast")
     with pytest.raises(errors.BackendError, match="LIBSUMTREE_BACKEND is 'fast': it must be one"):
         st.SumTree(3)

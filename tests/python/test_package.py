@@ -20,7 +20,10 @@ PACKAGE = Path(str(files("libsumtree")))
 # From the bottom up: a module imports only from those before it, or from its own layer.
 LAYERS = [
     ["_core", "errors"],
+    ["machine", "files"],
+    ["tuning"],
     ["arguments", "philox", "backends", "records", "forking"],
+    ["vectors"],
     ["devices", "device_arrays"],
     ["failures"],
     ["leaves"],
@@ -31,6 +34,7 @@ LAYERS = [
     ["__init__"],
     ["replay"],
     ["apex"],
+    ["bench"],
     ["cli"],
     ["__main__"],
 ]

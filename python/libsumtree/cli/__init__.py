@@ -1,4 +1,4 @@
-"""The command line: ``libsumtree info``, ``verify``, ``replay`` and ``apex``."""
+"""The command line: ``libsumtree`` and its commands."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, info, replay, verify
+from . import apex, bench, info, replay, tune, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 COMMANDS: Mapping[str, ModuleType] = {
     "info": info,
     "verify": verify,
+    "tune": tune,
+    "bench": bench,
     "replay": replay,
     "apex": apex,
 }
