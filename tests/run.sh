@@ -95,7 +95,8 @@ c_linters() {
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.c python/*.cpp tests/c/*.[ch] tests/packaging/*.c examples/c/*.c
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/packaging/*.c \
+        examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .

@@ -14,8 +14,8 @@
 
 namespace bindings {
 
-template <typename Element> constexpr int NUMPY_TYPE = NPY_DOUBLE;
-template <> constexpr int NUMPY_TYPE<int64_t> = NPY_INT64;
+template <typename Element> inline constexpr int NUMPY_TYPE = NPY_DOUBLE;
+template <> inline constexpr int NUMPY_TYPE<int64_t> = NPY_INT64;
 
 // A borrowed view of a plain array.
 template <typename Element> class Plain {
