@@ -50,7 +50,7 @@
  * Ownership
  * ---------
  * A sumtree_t is owned by the caller, from sumtree_create to sumtree_free. Array arguments are borrowed for the call:
- * nobody may write to them meanwhile, for what was checked is read again. A tree never grows; multicore borrows 8 bytes
+ * nobody may write to them meanwhile, for what was checked is read again. A tree never grows; multicore borrows 16 bytes
  * for each element of a long batch while it updates, and does without where there are none.
  */
 #ifndef SUMTREE_H
@@ -112,7 +112,8 @@ int32_t sumtree_abi_version(void);
 /* "cpu", "multicore" or "gpu". Static storage. */
 const char *sumtree_backend(void);
 
-/* The compiler that built the library, such as "GCC 12.2.0", and what its backend runs on. Static storage. */
+/* The compiler that built the library, what its backend runs on, and the flags, such as
+ * "GCC 12.2.0, OpenMP, flags: -O3 -ffp-contract=off"; "flags: not recorded" if CMake did not build it. Static storage. */
 const char *sumtree_build(void);
 
 /* The vector units that descents are made for: "baseline", "avx2" or "avx512". The widest that the processor has is

@@ -68,6 +68,10 @@ class KindError(SumTreeError, TypeError):
     """The operation is not one of this kind of tree."""
 
 
+class ClosedTreeError(SumTreeError, ValueError):
+    """A tree was closed: its memory is freed."""
+
+
 class CorruptTreeError(SumTreeError, RuntimeError):
     """A tree violates its own invariants: memory was overwritten, or libsumtree has a fault."""
 
@@ -80,8 +84,24 @@ class DeviceError(BackendError):
     """There is no such device, or the gpu backend cannot run on it."""
 
 
+class DeviceArrayError(ArgumentError):
+    """An array is not in the memory of the tree's device, or not laid out as it must be there."""
+
+
 class VerificationError(SumTreeError, RuntimeError):
     """An installed backend does not do what the contract says."""
+
+
+class TuningError(SumTreeError, ValueError):
+    """A tuning file is damaged, was measured elsewhere, or cannot be written."""
+
+
+class BenchmarkError(SumTreeError, RuntimeError):
+    """A benchmark cannot run here, or what it compares does not give the same bits."""
+
+
+class BenchmarkUnavailableError(BenchmarkError):
+    """What a benchmark would compare with is not on this machine."""
 
 
 class IdError(SumTreeError, IndexError):

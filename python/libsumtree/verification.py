@@ -17,7 +17,9 @@ from numpy.random import Generator, Philox
 
 from . import reference, tree
 from .arguments import Doubles, Indices
+from .backends import open_backend
 from .errors import SumTreeError, VerificationError
+from .vectors import at_vector_level, vector_levels
 
 CAPACITIES = (1, 2, 3, 5, 1000, 2**16)
 BATCHES = (1, 3, 50, 5000)
@@ -26,7 +28,9 @@ KINDS: dict[str, list[tree.Plane]] = {
     "MinTree": ["min"],
     "PriorityTree": ["sum", "min", "max"],
 }
-_WEIGHT_ULPS = 4
+_ROOTS = {"SumTree": ["total"], "MinTree": [], "PriorityTree": ["total", "min", "max"]}
+_POWER_ULPS = 4
+_LONGEST_SLICE = 300
 
 
 @dataclass(frozen=True)
@@ -35,18 +39,23 @@ class Verified:
 
     Attributes
     ----------
+    level : str
+        The vector level that was in force.
     name : str
         What was checked.
     seconds : float
         How long it took.
     """
 
+    level: str
     name: str
     seconds: float
 
 
 def verify_backend(backend: str) -> Iterator[Verified]:
-    """Run every check on one backend; give each as it passes.
+    """Run every check on one backend at each of its vector levels; give each as it passes.
+
+    No other thread may use the backend meanwhile.
 
     Parameters
     ----------
@@ -60,10 +69,12 @@ def verify_backend(backend: str) -> Iterator[Verified]:
     BackendError
         If the backend cannot be opened.
     """
-    for name, check in _CHECKS.items():
-        began = time.perf_counter()
-        check(backend)
-        yield Verified(name, time.perf_counter() - began)
+    for level in vector_levels(backend):
+        with at_vector_level(backend, level):
+            for name, check in CHECKS.items():
+                began = time.perf_counter()
+                check(backend)
+                yield Verified(level, name, time.perf_counter() - began)
 
 
 def _check_arithmetic(backend: str) -> None:
@@ -97,6 +108,43 @@ def _check_updates(backend: str) -> None:
         ours.validate()
 
 
+def _check_leaves(backend: str) -> None:
+    """Check slices, written and read, single leaves, and the roots."""
+    for kind, capacity, ours, expected in _filled_pairs(backend):
+        rng = np.random.default_rng(capacity)
+        where = f"{kind}({capacity})"
+        for _ in range(5):
+            start = int(rng.integers(0, capacity + 1))
+            stop = min(start + _LONGEST_SLICE, capacity)
+            values = rng.random(stop - start)
+            for one in (ours, expected):
+                one[start:stop] = values
+            _same_bits(ours[start:stop], expected[start:stop], f"{where}[{start}:{stop}]")
+        indices = rng.integers(0, capacity, 50)
+        _same_bits(ours[indices], expected[indices], f"{where}[indices]")
+        for plane in KINDS[kind]:
+            written = f"{where}, plane {plane!r}, after slices"
+            _same_bits(ours.nodes(plane), expected.nodes(plane), written)
+        for name in _ROOTS[kind]:
+            roots = [np.array([getattr(one, name)]) for one in (ours, expected)]
+            _same_bits(roots[0], roots[1], f"{where}.{name}")
+
+
+def _check_masses(backend: str) -> None:
+    """Check priority ** alpha against Python's power, 4 ulp, and that 0 gives 0."""
+    rng = np.random.default_rng(1)
+    priorities = np.append(rng.random(300) * 2.0 ** rng.integers(-40, 40, 300), [0.0, 1.0])
+    for alpha in (0.0, 0.6, 1.0):
+        masses = np.empty_like(priorities)
+        open_backend(backend).masses(priorities, alpha, masses)
+        right = np.array([0.0 if p == 0.0 else math.pow(p, alpha) for p in priorities.tolist()])
+        apart = np.abs(masses - right) > _POWER_ULPS * np.spacing(right)
+        if apart.any() or masses[-2] != 0.0:
+            raise VerificationError(
+                f"masses of priorities, alpha {alpha}, differ by more than {_POWER_ULPS} ulp"
+            )
+
+
 def _check_reductions(backend: str) -> None:
     for kind, capacity, ours, expected in _filled_pairs(backend):
         rng = np.random.default_rng(capacity)
@@ -128,9 +176,9 @@ def _check_samples(backend: str) -> None:
             got, right = (one.sample(300, 0.4, stratified) for one in (ours, expected))
             _same_bits(got.indices, right.indices, f"{where}, indices")
             _same_bits(got.masses, right.masses, f"{where}, masses")
-            apart = np.abs(got.weights - right.weights) > _WEIGHT_ULPS * np.spacing(right.weights)
+            apart = np.abs(got.weights - right.weights) > _POWER_ULPS * np.spacing(right.weights)
             if apart.any():
-                raise VerificationError(f"{where}: weights differ by more than {_WEIGHT_ULPS} ulp")
+                raise VerificationError(f"{where}: weights differ by more than {_POWER_ULPS} ulp")
         _check_generator(ours, expected)
 
 
@@ -157,9 +205,11 @@ def _check_refusals(backend: str) -> None:
             raise VerificationError(f"{kind}({capacity}) was changed by an update that raised")
 
 
-_CHECKS: dict[str, Callable[[str], None]] = {
+CHECKS: dict[str, Callable[[str], None]] = {
     "floating-point arithmetic": _check_arithmetic,
     "updates": _check_updates,
+    "leaves and roots": _check_leaves,
+    "masses of priorities": _check_masses,
     "range reductions": _check_reductions,
     "descents": _check_descents,
     "samples": _check_samples,

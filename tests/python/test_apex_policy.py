@@ -10,8 +10,8 @@ import pickle
 import numpy as np
 import pytest
 
+from libsumtree import files as files_module
 from libsumtree.apex import DuelingMLP, PolicyFileError, load_policy, save_policy
-from libsumtree.apex import files as files_module
 from libsumtree.apex.curve import LearningCurve, save_curve
 from libsumtree.apex.network import DEFAULT_NETWORK
 from libsumtree.apex.policy import PolicyMetadata, evaluate_policy, load_network

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import write_atomically
 from .errors import require
-from .files import write_atomically
 
 
 class LearningCurve:

@@ -1,39 +1,11 @@
-"""Files that are there whole or not at all."""
+"""Folders that are there, and can be written, before anything is made to go into them."""
 
 from __future__ import annotations
 
-import os
 import secrets
 from pathlib import Path
 
 from .errors import OptionError
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, or a crash, never meets half of it.
-
-    A temporary file in the same folder is written, synchronised and renamed; then the folder is
-    synchronised. What stood at `path` before stays until the rename.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be written; the temporary file is removed.
-    """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def prepare_folder(option: str, path: Path) -> None:

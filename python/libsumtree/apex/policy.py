@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointMismatchError
+from ..files import write_atomically
 from .environments import EnvironmentSpec, GreedyEpisodes, describe
 from .errors import PolicyFileError
 from .exploration import evaluation_seeds
-from .files import write_atomically
 from .network import DEFAULT_NETWORK, NetworkSpec, QFunction, make_network
 
 FORMAT = 1

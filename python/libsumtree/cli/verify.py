@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..backends import BACKENDS, installed
-from ..errors import BackendError
+from ..backends import BACKENDS, installed, problem
+from ..errors import BackendError, VerificationError
 from ..verification import verify_backend
+from .complaints import USAGE_STATUS, complain
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
+
+ALL = "all"
 
 
 def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
@@ -18,34 +23,61 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "verify",
         help="check the installed backends against the reference",
-        description="Run every operation of the installed backends against the plain-Python "
-        "reference and compare bit for bit. Takes seconds; ends with status 2 at the first "
-        "difference.",
+        description="Run every operation of the installed backends, at each vector level, against "
+        "the plain-Python reference and compare bit for bit. Takes seconds. Ends with status 2 if "
+        "anything differs, or if a backend cannot run here: one line says why.",
     )
     parser.add_argument(
         "--backend",
-        choices=(*BACKENDS, "all"),
-        default="all",
-        help="which one (default: all that are installed)",
+        choices=(*BACKENDS, ALL),
+        action="append",
+        help="which one; may be given again (default: all that are installed)",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     return parser
 
 
 def main(args: argparse.Namespace) -> int:
-    """Verify; return the exit status.
+    """Verify; return the exit status: 0, or 2 after one line for each backend that fails.
 
     Raises
     ------
-    VerificationError
-        At the first difference.
     BackendError
-        If the backend is not installed, or none is.
+        If no backend is installed.
     """
-    backends = installed() if args.backend == "all" else [args.backend]
+    wanted = dict.fromkeys(args.backend or [ALL])
+    backends = list(installed()) if ALL in wanted else list(wanted)
     if not backends:
         raise BackendError("no backend is installed beside the package: install it again")
+    passed: dict[str, list[dict[str, Any]]] = {}
+    problems: dict[str, str] = {}
     for backend in backends:
+        passed[backend] = []
+        reason = problem(backend)
+        reason = reason if reason is not None else _verify(backend, passed[backend], not args.json)
+        if reason is not None:
+            problems[backend] = reason
+    good = [backend for backend in backends if backend not in problems]
+    if args.json:
+        print(json.dumps({"verified": good, "problems": problems, "passed": passed}, indent=1))
+    elif good:
+        print(f"verified: {', '.join(good)}")
+    for backend, reason in problems.items():
+        complain(f"{backend} is not verified: {reason}")
+    return USAGE_STATUS if problems else 0
+
+
+def _verify(backend: str, passed: list[dict[str, Any]], aloud: bool) -> str | None:
+    """Run the checks of one backend; give what is wrong."""
+    try:
         for check in verify_backend(backend):
-            print(f"{backend:<10} {check.name:<26} as the reference  {check.seconds:6.2f} s")
-    print(f"verified: {', '.join(backends)}")
-    return 0
+            passed.append(asdict(check))
+            if aloud:
+                print(
+                    f"{backend:<10} {check.level:<9} {check.name:<26} as the reference "
+                    f"{check.seconds:6.2f} s",
+                    flush=True,
+                )
+    except VerificationError as error:
+        return str(error)
+    return None

@@ -1,0 +1,169 @@
+"""``libsumtree bench``: libsumtree against what people use otherwise."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..apex.errors import require
+from ..apex.files import prepare_folder
+from ..bench.picture import save_picture
+from ..bench.racing import Limits
+from ..bench.report import Report, Table, heading, markdown, missing, summary
+from ..bench.suites import SUITES, TREE, Suite
+from ..bench.trees import Setting
+from ..files import write_atomically
+from .complaints import UsageError
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[Any]
+
+_DEFAULTS = Setting()
+
+
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
+    """Add the subcommand ``bench`` and return its parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "bench",
+        help="measure the trees against what people use otherwise",
+        description="Measure ratios side by side in one process and compare them with the aims "
+        "that libsumtree has. A missed aim is reported and is no error; results that differ in a "
+        "bit are. The machine should have nothing else to do.",
+    )
+    _add_options(parser)
+    suites = parser.add_subparsers(dest="suite", metavar="SUITE")
+    for suite in SUITES.values():
+        about = suite.about + (" (default)" if suite is TREE else "")
+        # What is not given again must not replace what was given before the suite's name.
+        part = suites.add_parser(
+            suite.name, help=about, description=about, argument_default=argparse.SUPPRESS
+        )
+        _add_options(part, again=True)
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser, again: bool = False) -> None:
+    def default(value: Any) -> Any:
+        return argparse.SUPPRESS if again else value
+
+    parser.add_argument(
+        "--leaves",
+        type=_power_of_two,
+        default=default(_DEFAULTS.leaves),
+        metavar="N",
+        help=f"leaves of the trees, a power of two (default: {_DEFAULTS.leaves})",
+    )
+    parser.add_argument(
+        "--rounds",
+        type=_positive,
+        default=default(_DEFAULTS.limits.rounds),
+        metavar="N",
+        help=f"rounds of each row, at most (default: {_DEFAULTS.limits.rounds})",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_count,
+        default=default(_DEFAULTS.seed),
+        metavar="S",
+        help=f"of the random inputs (default: {_DEFAULTS.seed})",
+    )
+    parser.add_argument(
+        "--table",
+        action="append",
+        default=default(None),
+        metavar="NAME",
+        help="measure this table only; may be given again",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=default(None),
+        metavar="DIR",
+        help="write SUITE.json, SUITE.md and, for the trees, a picture into this folder",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        default=default(False),
+        help="print JSON instead of tables",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure and report; return the exit status, which missed aims do not change.
+
+    Raises
+    ------
+    BenchmarkError
+        If results differ bit for bit, or something cannot be measured.
+    UsageError, OptionError
+        If an option names what is not there, or what cannot be written.
+    MissingExtraError
+        If there is to be a picture and matplotlib is not installed.
+    """
+    suite = SUITES[args.suite or TREE.name]
+    names = _tables(suite, args.table)
+    if args.output is not None:
+        prepare_folder("--output", args.output)
+        if suite.drawn:
+            require("matplotlib", "bench")
+    limits = Limits(args.rounds, _DEFAULTS.limits.seconds, min(args.rounds, _DEFAULTS.limits.least))
+    setting = Setting(args.leaves, limits, args.seed)
+    report = suite.run(setting, names, _show_nothing if args.json else _show)
+    if args.json:
+        print(json.dumps(report.as_json(), indent=1))
+    else:
+        print(missing(report) + "\n" if report.missing else "", summary(report), sep="\n")
+    if args.output is not None:
+        _write(args.output, suite, report)
+    return 0
+
+
+def _tables(suite: Suite, wanted: list[str] | None) -> list[str]:
+    for name in wanted or ():
+        if name not in suite.tables:
+            raise UsageError(
+                f"argument --table: {name!r} is none of bench {suite.name}, which has: "
+                f"{', '.join(suite.tables)}"
+            )
+    return [name for name in suite.tables if not wanted or name in wanted]
+
+
+def _show(report: Report, table: Table | None) -> None:
+    print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
+
+
+def _show_nothing(report: Report, table: Table | None) -> None:
+    if table is not None:
+        print(f"measured: {table.title}", file=sys.stderr, flush=True)
+
+
+def _write(folder: Path, suite: Suite, report: Report) -> None:
+    content = json.dumps(report.as_json(), indent=1) + "\n"
+    write_atomically(folder / f"{suite.name}.json", content.encode())
+    write_atomically(folder / f"{suite.name}.md", report.as_markdown().encode())
+    if suite.drawn:
+        save_picture(folder / f"{suite.name}.png", report)
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("0 is too few: 1 or more")
+    return number
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number >= 0")
+    return int(text)
+
+
+def _power_of_two(text: str) -> int:
+    number = _count(text)
+    if number < 2 or number & (number - 1):
+        raise argparse.ArgumentTypeError(f"{number} is not a power of two >= 2")
+    return number
