@@ -10,6 +10,7 @@
 #include "device.h"
 #include "driver.h"
 #include "kernels.h"
+#include "parallel.h"
 #include "philox.h"
 #include "rules.h"
 
@@ -27,15 +28,19 @@ static void wait_for(device *at) {
     at->arrived = at->sent;
 }
 
+static device_block *next_slot(device *at) {
+    if (at->sent - at->arrived == SLOTS) wait_for(at);
+    return at->slot[at->sent++ % SLOTS];
+}
+
 /* Sends a call with up to two arrays, which lie one behind the other in the block's data. */
 static void send(device *at, const device_call *call, const void *first, size_t first_bytes, const void *second,
                  size_t second_bytes) {
-    if (at->sent - at->arrived == SLOTS) wait_for(at);
-    device_block *slot = at->slot[at->sent++ % SLOTS];
-    slot->call = *call;
+    device_block *slot = next_slot(at);
+    memcpy(&slot->call, call, sizeof *call);
     if (first_bytes > 0) memcpy(slot->data, first, first_bytes);
     if (second_bytes > 0) memcpy((char *)slot->data + first_bytes, second, second_bytes);
-    must(driver_upload(at->stream, at->there, slot, offsetof(device_block, data) + first_bytes + second_bytes));
+    must(driver_upload(at->stream, &at->there->call, &slot->call, sizeof *call + first_bytes + second_bytes));
 }
 
 static void send_call(device *at, const device_call *call) { send(at, call, NULL, 0, NULL, 0); }
@@ -63,29 +68,52 @@ static void carry_down(device *at, void *host, const void *device_memory, size_t
 }
 
 static device_call call_for(device *at, const sumtree_t *tree) {
-    device_call call = {.tree = *tree, .tags = tree->state->tags, .reply = at->reply};
+    device_call call;
+    memset(&call, 0, sizeof call); /* calls are compared byte by byte */
+    call.tree = *tree;
+    call.tags = tree->state->tags;
+    call.reply = at->reply;
     while (((int64_t)1 << call.height) < tree->padded) ++call.height;
     call.places = at->places;
     call.owned = at->owned;
     call.given = at->given;
-    call.ticket = ++at->ticket;
     call.bad_index = NOWHERE;
     call.bad_value = NOWHERE;
     return call;
 }
 
-/* Waits for a call that checks its elements, and says what is wrong with them: INDEX, or `other`. */
-static sumtree_status verdict(device *at, sumtree_status other, int64_t *position) {
-    wait_for(at);
-    if (!at->reply->faulty) return SUMTREE_OK;
+/* Waits until the kernel of a call has told its outcome, status << 16 | position; sooner known than the queue's end. */
+static uint32_t hear(device *at, const volatile uint64_t *word, uint64_t ticket) {
+    enum { PATIENCE = 1 << 22 };
+    const uint64_t mine = ticket & UINT32_MAX;
+    uint64_t outcome = *word;
+    for (int tries = 0; BACKEND_TELLS && outcome >> 32 != mine && tries < PATIENCE; ++tries) outcome = *word;
+    if (outcome >> 32 == mine) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was written before it */
+        at->arrived = at->sent; /* what a kernel has read has left its slot */
+    } else {
+        wait_for(at);
+        outcome = *word;
+    }
+    return (uint32_t)outcome;
+}
+
+/* What is wrong with the elements of a call that found a fault: INDEX, or `other`. */
+static sumtree_status first_fault(device *at, const device_call *there, sumtree_status other, int64_t *position) {
     int64_t bad[2];
-    const char *cells = (const char *)at->there + offsetof(device_call, bad_index);
+    const char *cells = (const char *)there + offsetof(device_call, bad_index);
     _Static_assert(offsetof(device_call, bad_value) == offsetof(device_call, bad_index) + sizeof(int64_t), "one copy");
     must(driver_download(at->stream, bad, cells, sizeof bad));
     wait_for(at);
     const bool index = bad[0] != NOWHERE;
     if (position != NULL) *position = bad[index ? 0 : 1];
     return index ? SUMTREE_INDEX : other;
+}
+
+/* Waits for a call that checks its elements. */
+static sumtree_status verdict(device *at, sumtree_status other, int64_t *position) {
+    wait_for(at);
+    return at->reply->faulty ? first_fault(at, &at->there->call, other, position) : SUMTREE_OK;
 }
 
 /* The status of a call: that of its elements, unless the device failed. */
@@ -276,6 +304,7 @@ sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indi
         call.indices = (const int64_t *)at->there->data;
         call.values = at->there->data + count;
         call.step = mass_step;
+        call.ticket = ++at->ticket;
         send(at, &call, indices, (size_t)count * sizeof *indices, masses,
              (size_t)(mass_step == 0 ? 1 : count) * sizeof *masses);
         update_short(at, tree, &call);
@@ -307,21 +336,6 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
     return device_leave();
 }
 
-/* Waits until a short update has said what it thinks of its arguments, which it needs no more then. */
-static sumtree_status hear_outcome(device *at, uint64_t ticket, int64_t *position) {
-    enum { PATIENCE = 1 << 22 };
-    uint64_t outcome = at->reply->outcome;
-    for (int tries = 0; outcome >> 32 != (ticket & UINT32_MAX) && tries < PATIENCE; ++tries)
-        outcome = at->reply->outcome;
-    if (outcome >> 32 != (ticket & UINT32_MAX)) {
-        wait_for(at);
-        outcome = at->reply->outcome;
-    }
-    const sumtree_status status = (sumtree_status)(outcome >> 16 & UINT16_MAX);
-    if (status != SUMTREE_OK && position != NULL) *position = (int64_t)(outcome & UINT16_MAX);
-    return status;
-}
-
 /* Checks parts of a batch too long for tags, before any is written. */
 static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t count, const device_call *whole,
                                   int64_t *position) {
@@ -334,8 +348,7 @@ static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t cou
         call.values += offset * call.step;
         send_call(at, &call);
         launch_tags(at->there, call.count);
-        const sumtree_status status =
-            verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
+        const sumtree_status status = verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
         if (status != SUMTREE_OK) return status;
     }
     return SUMTREE_OK;
@@ -372,28 +385,75 @@ sumtree_status kernel_device_update(sumtree_t *tree, int64_t count, const int64_
     call.values = masses;
     call.step = mass_step;
     if (count > SHORT || !is_crowned(tree)) return leave_with(update_long(at, tree, count, call, position));
+    call.ticket = ++at->ticket;
     send_call(at, &call);
     update_short(at, tree, &call);
-    return leave_with(hear_outcome(at, call.ticket, position));
+    const uint32_t outcome = hear(at, &at->reply->outcome, call.ticket);
+    if (outcome != SUMTREE_OK && position != NULL) *position = outcome & UINT16_MAX;
+    return leave_with((sumtree_status)(outcome >> 16));
 }
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* Runs a call that was sent with the crown's state; EMPTY, TARGET or OK. */
-static sumtree_status run_draws(device *at, const sumtree_t *tree, int64_t count, int64_t *position) {
-    at->reply->faulty = 0;
-    at->reply->empty = 0;
-    launch_draws(at->there, count);
-    tree->state->crown_due = false;
-    const sumtree_status status = verdict(at, SUMTREE_TARGET, position);
-    note_roots(at, tree);
-    return at->reply->empty ? SUMTREE_EMPTY : status;
+/* Sends a call of draws, with targets from host memory or NULL, unless the block holds it already. */
+static void send_draws(device *at, device_call *call, const double *targets) {
+    const size_t bytes = (size_t)call->count * sizeof *targets;
+    call->ticket = at->draws.ticket;
+    if (targets != NULL) {
+        device_block *slot = next_slot(at);
+        memcpy(slot->data, targets, bytes);
+        must(driver_upload(at->stream, at->there->data, slot->data, bytes));
+    }
+    if (memcmp(call, &at->draws, sizeof *call) != 0) {
+        device_block *slot = next_slot(at);
+        memcpy(&slot->draws, call, sizeof *call);
+        must(driver_upload(at->stream, &at->there->draws, &slot->draws, sizeof *call));
+    }
 }
 
-static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
-                             int64_t *found) {
+/* What draws leave in the block: after a fault, nothing that the next call could want. */
+static void expect_draws(device *at, const device_call *call, bool well) {
+    if (well) {
+        memcpy(&at->draws, call, sizeof *call);
+        if (call->sampling) philox_skip(&at->draws.rng, call->count);
+    } else {
+        memset(&at->draws, 0, sizeof at->draws);
+    }
+    at->draws.ticket = call->ticket + 1;
+}
+
+/* One try: EMPTY, or OK with faults to be looked for. */
+static sumtree_status try_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets) {
+    send_draws(at, call, targets);
+    at->reply->faulty = 0;
+    at->reply->undecided = 0;
+    if (tree->state->crown_due) {
+        launch_draws_under_due_crown(at->there, call->count);
+    } else {
+        launch_draws(at->there, call->count);
+    }
+    const sumtree_status status = (sumtree_status)(hear(at, &at->reply->drawn, call->ticket) >> 16);
+    expect_draws(at, call, status == SUMTREE_OK && !at->reply->faulty);
+    return status;
+}
+
+/* EMPTY, TARGET or OK. A crown that is due stays so, unless the draws are many or it must decide them. */
+static sumtree_status run_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets,
+                                int64_t *position) {
+    if (call->count > SHORT) settle_crown(at, tree);
+    sumtree_status status = try_draws(at, tree, call, targets);
+    if (at->reply->undecided) {
+        settle_crown(at, tree);
+        status = try_draws(at, tree, call, targets);
+    }
+    const bool faulty = at->reply->faulty;
+    note_roots(at, tree);
+    return faulty ? first_fault(at, &at->there->draws, SUMTREE_TARGET, position) : status;
+}
+
+static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets,
+                             sumtree_side side, int64_t *found) {
     device_call call = call_for(at, tree);
-    call.crown_due = tree->state->crown_due;
     call.count = count;
     call.values = targets;
     call.side = side;
@@ -403,9 +463,8 @@ static device_call find_call(device *at, const sumtree_t *tree, int64_t count, c
 
 static sumtree_status find_short(device *at, const sumtree_t *tree, int64_t count, const double *targets,
                                  sumtree_side side, int64_t *indices, int64_t *position) {
-    const device_call call = find_call(at, tree, count, at->there->data, side, (int64_t *)(void *)at->pinned);
-    send(at, &call, targets, (size_t)count * sizeof *targets, NULL, 0);
-    const sumtree_status status = run_draws(at, tree, count, position);
+    device_call call = find_call(at, tree, count, at->there->data, side, (int64_t *)(void *)at->pinned);
+    const sumtree_status status = run_draws(at, tree, &call, targets, position);
     if (status == SUMTREE_OK) memcpy(indices, at->pinned, (size_t)count * sizeof *indices);
     return status;
 }
@@ -419,10 +478,9 @@ static sumtree_status find_long(device *at, const sumtree_t *tree, int64_t count
     if (*position >= 0) return SUMTREE_TARGET;
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
-        const device_call call = find_call(at, tree, part, at->part_values, side, at->part_indices);
+        device_call call = find_call(at, tree, part, at->part_values, side, at->part_indices);
         carry_up(at, at->part_values, targets + offset, (size_t)part * sizeof *targets);
-        send_call(at, &call);
-        (void)run_draws(at, tree, part, NULL);
+        (void)run_draws(at, tree, &call, NULL, NULL);
         carry_down(at, indices + offset, at->part_indices, (size_t)part * sizeof *indices);
     }
     return SUMTREE_OK;
@@ -440,23 +498,21 @@ sumtree_status kernel_device_find(const sumtree_t *tree, int64_t count, const do
                                   int64_t *indices, int64_t *position) {
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
-    const device_call call = find_call(at, tree, count, targets, side, indices);
-    send_call(at, &call);
-    return leave_with(run_draws(at, tree, count, position));
+    device_call call = find_call(at, tree, count, targets, side, indices);
+    return leave_with(run_draws(at, tree, &call, NULL, position));
 }
 
 /* Draws offset .. offset + count - 1 of a batch; arrays that devices reach. */
 static sumtree_status sample_part(device *at, const sumtree_t *tree, const device_call *request, int64_t offset,
                                   int64_t count, int64_t *indices, double *masses, double *weights) {
-    device_call call = *request;
-    call.crown_due = tree->state->crown_due;
+    device_call call;
+    memcpy(&call, request, sizeof call);
     call.offset = offset;
     call.count = count;
     call.found = indices;
     call.masses = masses;
     call.weights = weights;
-    send_call(at, &call);
-    return run_draws(at, tree, count, NULL);
+    return run_draws(at, tree, &call, NULL, NULL);
 }
 
 static device_call sample_call(device *at, const sumtree_t *tree, const sumtree_philox *rng, int64_t count, double beta,
@@ -464,7 +520,9 @@ static device_call sample_call(device *at, const sumtree_t *tree, const sumtree_
     device_call call = call_for(at, tree);
     call.sampling = 1;
     call.side = SUMTREE_SIDE_RIGHT;
-    call.rng = *rng;
+    memcpy(call.rng.key, rng->key, sizeof rng->key);
+    memcpy(call.rng.counter, rng->counter, sizeof rng->counter);
+    call.rng.buffer_pos = rng->buffer_pos;
     call.batch = count;
     call.beta = beta;
     call.stratified = stratified;
@@ -489,8 +547,8 @@ static sumtree_status sample_long(device *at, const sumtree_t *tree, const devic
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
         const size_t bytes = (size_t)part * sizeof(double);
-        const sumtree_status status =
-            sample_part(at, tree, request, offset, part, at->part_indices, at->part_values, at->part_weights);
+        const sumtree_status status = sample_part(at, tree, request, offset, part, at->part_indices, at->part_values,
+                                                  at->part_weights);
         if (status != SUMTREE_OK) return status;
         carry_down(at, indices + offset, at->part_indices, bytes);
         carry_down(at, masses + offset, at->part_values, bytes);
@@ -599,9 +657,7 @@ sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *
     if (at == NULL) return SUMTREE_DEVICE;
     settle_crown(at, tree);
     const bool derived = tree->kind == SUMTREE_KIND_PRIORITY;
-    const double *const own = plane == SUMTREE_PLANE_SUM   ? tree->sum
-                              : plane == SUMTREE_PLANE_MIN ? tree->min
-                                                           : tree->max;
+    const double *const own = plane == SUMTREE_PLANE_SUM ? tree->sum : plane == SUMTREE_PLANE_MIN ? tree->min : tree->max;
     const size_t half = (size_t)tree->padded * sizeof *nodes;
     carry_down(at, nodes, own, half);
     carry_down(at, nodes + tree->padded, (derived ? tree->sum : own) + tree->padded, half);

@@ -70,30 +70,36 @@ static void descend_baseline(const sumtree_t *tree, sumtree_side side, int64_t c
     }
 }
 
-/* For fewer descents than these a vector does not pay. */
-enum { LEAST_FOR_VECTORS = 3 };
-
-static descend_function *widest_for(int64_t count) {
+/* By the vector units in use. Calls, not a pointer: OpenACC's regions have no others. */
+SUMTREE_INLINE void descend(vector_level level, const sumtree_t *tree, sumtree_side side, int64_t count,
+                            const double *targets, int64_t *indices) {
 #if VECTORS_X86
-    if (count >= LEAST_FOR_VECTORS && vectors_in_use() == VECTOR_AVX2) return descend_avx2;
-    if (count >= LEAST_FOR_VECTORS && vectors_in_use() == VECTOR_AVX512) return descend_avx512;
+    enum { LEAST = 3 }; /* for fewer descents a vector does not pay */
+    if (level == VECTOR_AVX2 && count >= LEAST) {
+        descend_avx2(tree, side, count, targets, indices);
+        return;
+    }
+    if (level == VECTOR_AVX512 && count >= LEAST) {
+        descend_avx512(tree, side, count, targets, indices);
+        return;
+    }
 #endif
-    (void)count;
-    return descend_baseline;
+    (void)level;
+    descend_baseline(tree, side, count, targets, indices);
 }
 
 static void descend_all(const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
                         int64_t *indices) {
-    descend_function *const descend = widest_for(count);
+    const vector_level level = vectors_in_use();
     const int width = parallel_width(count);
     if (width == 1) {
-        descend(tree, side, count, targets, indices);
+        descend(level, tree, side, count, targets, indices);
         return;
     }
     PARALLEL_MEMBERS(width)
     for (int64_t member = 0; member < width; ++member) {
         const int64_t start = count * member / width, stop = count * (member + 1) / width;
-        descend(tree, side, stop - start, targets + start, indices + start);
+        descend(level, tree, side, stop - start, targets + start, indices + start);
     }
 }
 

@@ -17,13 +17,13 @@
 #include "tree.h"
 
 enum {
-    OWNER_DEPTH = 6, /* a gang of a short update owns one subtree rooted at this depth */
+    OWNER_DEPTH = 6,          /* a gang of a short update owns one subtree rooted at this depth */
     OWNERS = 1 << OWNER_DEPTH,
-    SHORT = 4096,    /* the longest batch that owners share out, and that travels in the block */
-    CROWNED = 4096,  /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
-    PASS_LEVELS = 9, /* what one pass of a long update rebuilds */
+    SHORT = 4096,             /* the longest batch that owners share out, and that travels in the block */
+    CROWNED = 4096,           /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
+    PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
-    QUEUE = 1, /* the OpenACC queue of everything that runs */
+    QUEUE = 1,                /* the OpenACC queue of everything that runs */
     PLANE_COUNT = 3
 };
 
@@ -36,12 +36,13 @@ static const int64_t TAGS_MOST = (int64_t)1 << 30;
 /* No element is bad, no node unsound. */
 static const int64_t NOWHERE = INT64_MAX;
 
-/* What kernels tell the host, in host memory. Kernels write it, the host reads it once they are known to be done, but
- * for `outcome`: the last word of a short update, written when its arguments are read for good. */
+/* What kernels tell the host, in host memory: the host reads it once a word bears the ticket of its call, or once the
+ * queue has come to its end. Owners tell the outcome when their arguments are read for good, draws when they are done. */
 typedef struct device_reply {
-    volatile uint64_t outcome; /* ticket << 32 | status << 16 | position */
+    volatile uint64_t outcome; /* of owners: ticket << 32 | status << 16 | position */
+    volatile uint64_t drawn;   /* the same of draws, whose tickets are their own */
     int32_t faulty;            /* the block holds the first bad place */
-    int32_t empty;
+    int32_t undecided;         /* draws have met what only a crown that is not due can decide */
     double roots[PLANE_COUNT];
     double value;
 } device_reply;
@@ -62,7 +63,7 @@ typedef struct device_call {
     int64_t start;
     int64_t first_block; /* of the blocks of PASS nodes that a pass rebuilds from */
     int64_t blocks;
-    int64_t width; /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
+    int64_t width;       /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
     int32_t levels;
 
     sumtree_philox rng;
@@ -81,13 +82,16 @@ typedef struct device_call {
 
     device_reply *reply;
     uint64_t ticket;
-    int32_t arrived; /* owners that need no argument any more */
+    int32_t arrived; /* gangs or lanes that have come to tell the outcome */
     int32_t on_device;
     int64_t bad_index; /* first places, or NOWHERE */
     int64_t bad_value;
 } device_call;
 
+/* Draws have a call of their own, which their kernel leaves as the next one like it will be: the same learner step again
+ * finds it there, and nothing is sent. */
 typedef struct device_block {
+    device_call draws;
     device_call call;
     double data[2 * SHORT]; /* short arguments from host memory: indices, then masses; or targets */
 } device_block;
@@ -108,12 +112,13 @@ typedef struct device {
     void *context;
     void *stream;
     device_block *there;       /* the block, in device memory */
+    device_call draws;         /* what the block holds of draws; its ticket is the next one in any case */
     device_block *slot[SLOTS]; /* blocks on their way, pinned; slot[sent % SLOTS] is the next */
     uint64_t sent;             /* blocks sent; those before `arrived` have left their slots */
     uint64_t arrived;
     uint64_t ticket;
-    device_reply *reply;   /* pinned */
-    char *pinned;          /* 2 * CARGO bytes on their way */
+    device_reply *reply; /* pinned */
+    char *pinned;        /* 2 * CARGO bytes on their way */
     int64_t *part_indices; /* device memory: PART elements each */
     double *part_values;
     double *part_weights;
@@ -150,6 +155,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks);
 void launch_node_pass(device_block *there, int64_t blocks);
 void launch_rest(device_block *there);
 void launch_draws(device_block *there, int64_t count);
+void launch_draws_under_due_crown(device_block *there, int64_t count);
 void launch_get(device_block *there, int64_t count);
 void launch_range(device_block *there);
 void launch_unsound_leaf(device_block *there, int64_t nodes);

@@ -3,7 +3,10 @@
  * No two gangs of a kernel write one node, and none reads what another writes, but through atomics. Within a gang a node
  * may be recomputed by several lanes, each from the same children, which no lane writes in the same loop.
  *
- * Values that are declared inside a gang's loop are the gang's own, shared by its lanes. */
+ * Values that are declared inside a gang's loop are the gang's own, shared by its lanes.
+ *
+ * GCC 12 puts no memory barrier between two vector loops of gangs that are one warp: kernels with such loops have more
+ * than 32 lanes, and those with 32 have lanes that go alone. */
 #include <openacc.h>
 
 #include "device.h"
@@ -20,7 +23,7 @@ device_block *launch_block(void) { return acc_deviceptr(&declared); }
 device_block *launch_block(void) { return NULL; }
 #endif
 
-enum { LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
+enum { OWNER_LANES = 256, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
 
 static int gangs_for(int64_t work, int64_t each) {
     const int64_t gangs = (work + each - 1) / each;
@@ -32,7 +35,8 @@ static int gangs_for(int64_t work, int64_t each) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
     for (;;) {
         int32_t held;
-        PARALLEL_PRAGMA(acc atomic capture) {
+        PARALLEL_PRAGMA(acc atomic capture)
+        {
             held = *cell;
             *cell = place;
         }
@@ -44,13 +48,33 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
 PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
     for (;;) {
         int64_t held;
-        PARALLEL_PRAGMA(acc atomic capture) {
+        PARALLEL_PRAGMA(acc atomic capture)
+        {
             held = *cell;
             *cell = place;
         }
         if (held >= place) return;
         place = held;
     }
+}
+
+/* The last of so many gangs or lanes to come by tells the host, and gets true. done: what they have written until then
+ * is to be seen first. */
+PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, int64_t many, bool done,
+                                          uint64_t outcome) {
+    int32_t before;
+    if (done) PARALLEL_FENCE();
+    PARALLEL_PRAGMA(acc atomic capture)
+    {
+        before = call->arrived;
+        call->arrived = call->arrived + 1;
+    }
+    if (before != many - 1) return false;
+    if (done) PARALLEL_FENCE();
+    *word = call->ticket << 32 | outcome;
+    call->arrived = 0;
+    ++call->ticket;
+    return true;
 }
 
 /* ---- elements ----------------------------------------------------------------------------------------------------- */
@@ -65,9 +89,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool may_store(const sumtree_t *tree, double val
 
 PARALLEL_ROUTINE SUMTREE_INLINE void report_roots(const device_call *call) {
     for (int plane = 0; plane < PLANE_COUNT; ++plane) {
-        const bool own = plane == SUMTREE_PLANE_SUM
-                             ? call->tree.sum != NULL
-                             : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
+        const bool own = plane == SUMTREE_PLANE_SUM ? call->tree.sum != NULL
+                                                    : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
         if (own) call->reply->roots[plane] = node_value(&call->tree, (sumtree_plane)plane, 1);
     }
 }
@@ -104,6 +127,11 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise_plane(double *nodes, sumtree_plane pl
     nodes[p] = combined(plane, left, right);
 }
 
+PARALLEL_ROUTINE SUMTREE_INLINE double combined_eight(sumtree_plane plane, eight v) {
+    const double left = combined(plane, combined(plane, v.a, v.b), combined(plane, v.c, v.d));
+    return combined(plane, left, combined(plane, combined(plane, v.e, v.f), combined(plane, v.g, v.h)));
+}
+
 /* What recompute does to node p, after it did so to the six nodes below it; of_leaves: its eight descendants three levels
  * down are leaves. */
 PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves, int64_t p) {
@@ -127,7 +155,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves
 /* Proves that kernels run on the device: `declared` is written there, and nowhere else. */
 void launch_probe(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, 32)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         call->on_device = acc_on_device(acc_device_not_host) ? 1 : 0;
     }
@@ -136,7 +165,8 @@ void launch_probe(device_block *there) {
 /* masses[0 .. count-1] = +inf. */
 void launch_fill(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1024, LANES) {
+    PARALLEL_KERNEL(1024, LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t i = 0; i < call->count; ++i) call->masses[i] = __builtin_inf();
@@ -146,17 +176,17 @@ void launch_fill(device_block *there) {
 /* ---- short updates: each owner keeps the elements of its own subtree ---------------------------------------------- */
 
 PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int64_t bad_index, int64_t bad_value) {
-    const uint64_t ticket = call->ticket << 32;
-    if (bad_index != NOWHERE) return ticket | (uint64_t)SUMTREE_INDEX << 16 | (uint64_t)bad_index;
-    if (bad_value == NOWHERE) return ticket;
+    if (bad_index != NOWHERE) return (uint64_t)SUMTREE_INDEX << 16 | (uint64_t)bad_index;
+    if (bad_value == NOWHERE) return SUMTREE_OK;
     const uint64_t status = call->tree.kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS;
-    return ticket | status << 16 | (uint64_t)bad_value;
+    return status << 16 | (uint64_t)bad_value;
 }
 
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, LANES) {
+    PARALLEL_KERNEL(OWNERS, OWNER_LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t count = call->count, step = call->step, padded = tree->padded;
@@ -187,7 +217,8 @@ void launch_owners(device_block *there) {
                 } else if (index >> climb == owner) {
                     int32_t place;
                     keep_last(tags + index, (int32_t)k);
-                    PARALLEL_PRAGMA(acc atomic capture) {
+                    PARALLEL_PRAGMA(acc atomic capture)
+                    {
                         place = own;
                         own = own + 1;
                     }
@@ -196,25 +227,19 @@ void launch_owners(device_block *there) {
                     given[place] = stored(tree->kind, value);
                 }
             }
-            int32_t before;
-            PARALLEL_PRAGMA(acc atomic capture) {
-                before = call->arrived;
-                call->arrived = call->arrived + 1;
-            }
-            if (before == OWNERS - 1) call->reply->outcome = outcome_of(call, bad_index, bad_value);
+            (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
             const bool good = bad_index == NOWHERE && bad_value == NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
             for (int32_t j = 0; j < own; ++j) {
                 if (good && tags[owned[j]] == places[j]) leaf[owned[j]] = given[j];
             }
-            PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t j = 0; j < own; ++j) tags[owned[j]] = -1;
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t s = 0; s < steps; ++s) {
                 const int32_t below = s < singles ? s : singles + 3 * (s - singles);
                 PARALLEL_PRAGMA(acc loop vector)
                 for (int32_t j = 0; j < own; ++j) {
                     const int64_t node = padded + owned[j];
+                    if (s == 0) tags[owned[j]] = -1;
                     if (s < singles) {
                         recompute(tree, tree->kind, below == 0, node >> (below + 1));
                     } else {
@@ -229,7 +254,8 @@ void launch_owners(device_block *there) {
 /* The levels above the owners' subtrees, and the roots. */
 void launch_crown(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, FEW_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int32_t due = call->crown_due;
@@ -247,7 +273,8 @@ void launch_crown(device_block *there) {
 /* Checks a batch and, unless tags is NULL, tags the leaves that it names. */
 void launch_tags(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, 128), 128) {
+    PARALLEL_KERNEL(gangs_for(count, 128), 128)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -289,7 +316,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool go
 /* A whole tree of less than CROWNED leaves. */
 void launch_small(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES) {
+    PARALLEL_KERNEL(1, MANY_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded;
@@ -310,7 +338,8 @@ void launch_small(device_block *there) {
 /* Blocks of PASS leaves, and the PASS_LEVELS levels above them. */
 void launch_leaf_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded, first = call->first_block, end = first + call->blocks;
@@ -318,12 +347,16 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         PARALLEL_PRAGMA(acc loop gang)
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
-            for (int64_t i = 0; i < PASS; ++i) write_leaf(call, good, block * PASS + i);
+            for (int64_t i = 0; i < PASS / 8; ++i) {
+                const int64_t eighth = block * (PASS / 8) + i;
+                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
+                raise(tree, true, (padded >> 3) + eighth);
+            }
             PARALLEL_PRAGMA(acc loop seq)
-            for (int32_t level = 3; level <= PASS_LEVELS; level += 3) {
+            for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
                 const int64_t width = PASS >> level;
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int64_t i = 0; i < width; ++i) raise(tree, level == 3, (padded >> level) + block * width + i);
+                for (int64_t i = 0; i < width; ++i) raise(tree, false, (padded >> level) + block * width + i);
             }
         }
     }
@@ -332,7 +365,8 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
 /* The same from nodes: blocks of PASS nodes of the level width .. 2 width - 1. */
 void launch_node_pass(device_block *there, int64_t blocks) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t first = call->first_block, end = first + call->blocks;
@@ -353,7 +387,8 @@ void launch_node_pass(device_block *there, int64_t blocks) {
 /* All levels above width .. 2 width - 1, and the roots. */
 void launch_rest(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES) {
+    PARALLEL_KERNEL(1, MANY_LANES)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t top = call->width;
@@ -376,10 +411,11 @@ void launch_rest(device_block *there) {
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* The next three steps of a descent, all of whose nodes are looked at ahead; the same subtractions as step by step. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(const double *sum, int64_t node, double *rest, sumtree_side side) {
-    const double a = sum[2 * node], b0 = sum[4 * node], b1 = sum[4 * node + 2];
-    const double c0 = sum[8 * node], c1 = sum[8 * node + 2], c2 = sum[8 * node + 4], c3 = sum[8 * node + 6];
+/* Three steps of a descent whose nodes are all looked at ahead; the same subtractions as step by step. a is the left
+ * child's sum; b0 and b1 are those of its and its sibling's left children; c0 .. c3 those one level down. The result is the
+ * number, 0 .. 7, of the descendant three levels down. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(double a, double b0, double b1, double c0, double c1, double c2,
+                                                    double c3, double *rest, sumtree_side side) {
     const double at_left = *rest, at_right = at_left - a;
     const bool right = goes_right(a, at_left, side);
     const double b = right ? b1 : b0, at_b = right ? at_right : at_left;
@@ -388,141 +424,150 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(const double *sum, int64_t n
     const double c = right ? below_right : below_left, at_c = right_b ? at_b - b : at_b;
     const bool right_c = goes_right(c, at_c, side);
     *rest = right_c ? at_c - c : at_c;
-    return 8 * node + 4 * right + 2 * right_b + right_c;
+    return 4 * right + 2 * right_b + right_c;
 }
 
-/* A node's sum, where the nodes above CROWN are read from the gang's own copy. */
-enum { CROWN = 2 * OWNERS };
-
-PARALLEL_ROUTINE SUMTREE_INLINE double sum_of(const sumtree_t *tree, const double *crown, int64_t node) {
-    return node < CROWN && crown != NULL ? crown[node] : tree->sum[node];
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_down(const double *sum, int64_t node, double *rest, sumtree_side side) {
+    return 8 * node + three_steps(sum[2 * node], sum[4 * node], sum[4 * node + 2], sum[8 * node], sum[8 * node + 2],
+                                  sum[8 * node + 4], sum[8 * node + 6], rest, side);
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw_by_the_rule(const sumtree_t *tree, const double *crown, double target,
-                                                         sumtree_side side) {
-    int64_t node = 1;
-    while (node < tree->padded) {
-        const double l = sum_of(tree, crown, 2 * node), r = sum_of(tree, crown, 2 * node + 1);
-        const bool left = rule_goes_left(l, r, target, side);
-        target -= left ? 0.0 : l;
-        node = 2 * node + (left ? 0 : 1);
+/* The same from the sums of the eight descendants alone. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_over(eight v, double *rest, sumtree_side side) {
+    const double b0 = v.a + v.b, b1 = v.e + v.f;
+    return three_steps(b0 + (v.c + v.d), b0, b1, v.a, v.c, v.e, v.g, rest, side);
+}
+
+/* What the owners' roots make of the eight nodes of depth 3. */
+PARALLEL_ROUTINE SUMTREE_INLINE eight under_root(sumtree_plane plane, const double *nodes) {
+    const double *const v = nodes + OWNERS;
+    const eight tops = {combined_eight(plane, eight_at(v)),      combined_eight(plane, eight_at(v + 8)),
+                        combined_eight(plane, eight_at(v + 16)), combined_eight(plane, eight_at(v + 24)),
+                        combined_eight(plane, eight_at(v + 32)), combined_eight(plane, eight_at(v + 40)),
+                        combined_eight(plane, eight_at(v + 48)), combined_eight(plane, eight_at(v + 56))};
+    return tops;
+}
+
+/* What draws need to know of the nodes above the owners' roots, wherever it comes from. */
+typedef struct crown {
+    bool due;
+    eight tops; /* sums, where the crown is due */
+    double total;
+    double smallest;
+} crown;
+
+PARALLEL_ROUTINE SUMTREE_INLINE crown crown_of(const sumtree_t *tree, bool due) {
+    const eight nothing = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    crown made = {due, nothing, 0.0, 0.0};
+    const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
+    if (due) {
+        made.tops = under_root(SUMTREE_PLANE_SUM, tree->sum);
+        made.total = combined_eight(SUMTREE_PLANE_SUM, made.tops);
+        if (all) made.smallest = combined_eight(SUMTREE_PLANE_MIN, under_root(SUMTREE_PLANE_MIN, tree->min));
+    } else {
+        made.total = tree->sum[1];
+        if (all) made.smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
     }
-    return node - tree->padded;
+    return made;
 }
 
-/* The leaf that the descent for a target ends in; crown is NULL in a tree that has none. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const sumtree_t *tree, const double *crown, double target,
-                                             sumtree_side side) {
+/* The leaf's node that the descent for a target ends in, by left sums alone. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t descend(const sumtree_t *tree, const crown *top, double target,
+                                                sumtree_side side) {
     const double *const sum = tree->sum;
     const int64_t padded = tree->padded;
     double rest = target;
     int64_t node = 1;
-    if (crown != NULL) node = three_steps(crown, three_steps(crown, 1, &rest, side), &rest, side);
-    while (8 * node <= padded) node = three_steps(sum, node, &rest, side);
+    if (top->due) {
+        node = 8 + three_over(top->tops, &rest, side);
+        node = 8 * node + three_over(eight_at(sum + 8 * node), &rest, side);
+    }
+    while (8 * node <= padded) node = three_down(sum, node, &rest, side);
     while (node < padded) {
         const double left_sum = sum[2 * node];
         const bool right = goes_right(left_sum, rest, side);
         rest -= right ? left_sum : 0.0;
         node = 2 * node + right;
     }
-    return sum[node] == 0.0 ? draw_by_the_rule(tree, crown, target, side) : node - padded;
+    return node;
 }
 
-typedef struct aim {
-    double total;
-    double below;
-    double smallest;
-} aim;
+/* The leaf that a draw ends in. The rule itself reads every node: under a crown that is due it is not followed, and the
+ * host is told to try again. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const device_call *call, const crown *top, double target,
+                                             sumtree_side side) {
+    const int64_t node = descend(&call->tree, top, target, side);
+    if (call->tree.sum[node] != 0.0) return node - call->tree.padded;
+    if (!top->due) return descend_by_the_rule(&call->tree, target, side);
+    call->reply->undecided = 1;
+    return 0;
+}
 
-PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, const double *crown, aim at, int64_t k) {
-    const sumtree_t *const tree = &call->tree;
-    double target;
-    if (call->sampling) {
-        const int64_t place = call->offset + k;
-        target = aimed(philox_double_at(&call->rng, place), place, call->batch, at.total, at.below, call->stratified);
+PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const crown *top, int64_t k) {
+    const int64_t place = call->offset + k;
+    const double u = philox_double_at(&call->rng, place);
+    const double target = aimed(u, place, call->batch, top->total, just_below(top->total), call->stratified);
+    const int64_t index = draw(call, top, target, SUMTREE_SIDE_RIGHT);
+    const double mass = call->tree.sum[call->tree.padded + index];
+    call->found[k] = index;
+    call->masses[k] = mass;
+    call->weights[k] = weight_of(top->smallest, mass, call->beta);
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const crown *top, int64_t k) {
+    const double target = call->values[k];
+    if (!(target >= 0.0 && target <= top->total)) {
+        keep_first(&call->bad_value, call->offset + k);
+        call->reply->faulty = 1;
+    } else if (call->side == SUMTREE_SIDE_RIGHT) {
+        call->found[k] = draw(call, top, target, SUMTREE_SIDE_RIGHT);
     } else {
-        target = call->values[k];
-        if (!(target >= 0.0 && target <= at.total)) {
-            keep_first(&call->bad_value, call->offset + k);
-            call->reply->faulty = 1;
-            return;
+        call->found[k] = draw(call, top, target, SUMTREE_SIDE_LEFT);
+    }
+}
+
+/* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
+ * follow it. */
+PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
+    const sumtree_t *const tree = &call->tree;
+    const crown top = crown_of(tree, due);
+    if (k == call->count) {
+        double *const roots = call->reply->roots;
+        const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
+        roots[SUMTREE_PLANE_SUM] = top.total;
+        roots[SUMTREE_PLANE_MIN] = top.smallest;
+        if (all && due) roots[SUMTREE_PLANE_MAX] = combined_eight(SUMTREE_PLANE_MAX, under_root(SUMTREE_PLANE_MAX, tree->max));
+        if (all && !due) roots[SUMTREE_PLANE_MAX] = node_value(tree, SUMTREE_PLANE_MAX, 1);
+    } else if (top.total > 0.0) {
+        if (call->sampling) {
+            sample_one(call, &top, k);
+        } else {
+            find_one(call, &top, k);
         }
     }
-    const int64_t index = call->side == SUMTREE_SIDE_RIGHT ? draw(tree, crown, target, SUMTREE_SIDE_RIGHT)
-                                                           : draw(tree, crown, target, SUMTREE_SIDE_LEFT);
-    call->found[k] = index;
-    if (call->sampling) {
-        const double mass = tree->sum[tree->padded + index];
-        call->masses[k] = mass;
-        call->weights[k] = weight_of(at.smallest, mass, call->beta);
+    const uint64_t status = top.total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
+    if (tell(call, &call->reply->drawn, call->count + 1, true, status << 16) && call->sampling) {
+        philox_skip(&call->rng, call->count);
     }
 }
 
-/* The crown is recomputed first where it is due: by every gang for itself, and into the tree by the first. */
+/* Lanes of these two kernels go alone: nothing is between a gang and them that would have to be shared. */
 void launch_draws(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
-        device_call *const call = &BLOCK_OF(there)->call;
-        const sumtree_t *const tree = &call->tree;
-        const int64_t gangs = (call->count + FEW_LANES - 1) / FEW_LANES;
-        const bool crowned = tree->padded >= CROWNED, due = call->crown_due;
-        PARALLEL_PRAGMA(acc loop gang)
-        for (int64_t gang = 0; gang < gangs; ++gang) {
-            double sums[CROWN], mins[OWNERS], maxs[OWNERS];
-            if (crowned) {
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = due ? OWNERS : 1; i < CROWN; ++i) sums[i] = tree->sum[i];
-            }
-            if (due) {
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < 8 * PLANE_COUNT; ++i) {
-                    const int32_t p = 8 + i % 8;
-                    if (i < 8) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY && i < 16) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, p, eight_at(tree->max + 8 * p));
-                    }
-                }
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < PLANE_COUNT; ++i) {
-                    if (i == 0) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY && i == 1) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, 1, eight_at(mins + 8));
-                    } else if (tree->kind == SUMTREE_KIND_PRIORITY) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, 1, eight_at(maxs + 8));
-                    }
-                }
-            }
-            aim at;
-            at.total = crowned ? sums[1] : tree->sum[1];
-            at.below = at.total > 0.0 ? just_below(at.total) : 0.0;
-            at.smallest = 0.0;
-            if (tree->kind == SUMTREE_KIND_PRIORITY)
-                at.smallest = due ? mins[1] : node_value(tree, SUMTREE_PLANE_MIN, 1);
-            if (gang == 0) {
-                if (due) {
-                    PARALLEL_PRAGMA(acc loop vector)
-                    for (int32_t i = 1; i < OWNERS; ++i) {
-                        tree->sum[i] = sums[i];
-                        if (tree->kind == SUMTREE_KIND_PRIORITY) {
-                            tree->min[i] = mins[i];
-                            tree->max[i] = maxs[i];
-                        }
-                    }
-                }
-                report_roots(call);
-                call->reply->empty = at.total == 0.0;
-            }
-            const double *const crown = crowned ? sums : NULL;
-            PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t lane = 0; lane < FEW_LANES; ++lane) {
-                const int64_t k = gang * FEW_LANES + lane;
-                if (k < call->count && at.total > 0.0) draw_one(call, crown, at, k);
-            }
-        }
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
+    {
+        PARALLEL_PRAGMA(acc loop gang vector)
+        for (int64_t k = 0; k <= BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, false, k);
+    }
+}
+
+/* Where the crown is due: every lane makes of the owners' roots what it needs, and leaves the tree as it is. */
+void launch_draws_under_due_crown(device_block *there, int64_t count) {
+    (void)there;
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
+    {
+        PARALLEL_PRAGMA(acc loop gang vector)
+        for (int64_t k = 0; k <= BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, true, k);
     }
 }
 
@@ -530,7 +575,8 @@ void launch_draws(device_block *there, int64_t count) {
 
 void launch_get(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t k = 0; k < call->count; ++k) {
@@ -548,7 +594,8 @@ void launch_get(device_block *there, int64_t count) {
 /* Over count leaves from start on. */
 void launch_range(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32) {
+    PARALLEL_KERNEL(1, 32)
+    {
         const device_call *const call = &BLOCK_OF(there)->call;
         const int64_t first = call->tree.padded + call->start, last = first + call->count - 1;
         call->reply->value = call->tree.kind == SUMTREE_KIND_MIN ? range_min(&call->tree, first, last)
@@ -558,7 +605,8 @@ void launch_range(device_block *there) {
 
 void launch_unsound_leaf(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -574,7 +622,8 @@ void launch_unsound_leaf(device_block *there, int64_t nodes) {
 /* The place of a node is counted from the leaves up. */
 void launch_unsound_node(device_block *there, int64_t nodes) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
+    {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)

@@ -34,19 +34,21 @@ PARALLEL_ROUTINE SUMTREE_INLINE void philox_block(const uint64_t counter[4], con
     words[3] = c3;
 }
 
-/* Adds a number to a counter of 256 bits. */
+/* Adds a number to a counter of 256 bits. Without a loop, so that devices keep the counter in registers. */
 PARALLEL_ROUTINE SUMTREE_INLINE void philox_advance(uint64_t counter[4], uint64_t blocks) {
-    for (int word = 0; word < PHILOX_WORDS && blocks != 0; ++word) {
-        counter[word] += blocks;
-        blocks = counter[word] < blocks;
-    }
+    counter[0] += blocks;
+    const uint64_t carry_1 = counter[0] < blocks;
+    counter[1] += carry_1;
+    const uint64_t carry_2 = counter[1] < carry_1;
+    counter[2] += carry_2;
+    counter[3] += counter[2] < carry_2;
 }
 
 PARALLEL_ROUTINE SUMTREE_INLINE double philox_as_double(uint64_t word) { return (double)(word >> 11) * 0x1p-53; }
 
 /* NumPy advances the counter before it makes a block, so the words in use are those of the block at `counter`. Moves
  * *rng behind its next `count` doubles. */
-SUMTREE_INLINE void philox_skip(sumtree_philox *rng, int64_t count) {
+PARALLEL_ROUTINE SUMTREE_INLINE void philox_skip(sumtree_philox *rng, int64_t count) {
     const uint64_t used = (uint64_t)count + (uint64_t)rng->buffer_pos;
     if (count == 0) return;
     philox_advance(rng->counter, (used - 1) / PHILOX_WORDS);

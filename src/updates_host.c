@@ -41,6 +41,21 @@ SUMTREE_INLINE void sweep_below(const sumtree_t *tree, sumtree_kind kind, int lo
     sweep_levels(tree, kind, middle + 1, high, first, end);
 }
 
+/* Recomputes the level `low` and all above it. */
+SUMTREE_NOINLINE void sweep_top(const sumtree_t *tree, int low) {
+    switch (tree->kind) {
+    case SUMTREE_KIND_SUM:
+        sweep_below(tree, SUMTREE_KIND_SUM, low, height_of(tree), 1, 2);
+        break;
+    case SUMTREE_KIND_MIN:
+        sweep_below(tree, SUMTREE_KIND_MIN, low, height_of(tree), 1, 2);
+        break;
+    case SUMTREE_KIND_PRIORITY:
+        sweep_below(tree, SUMTREE_KIND_PRIORITY, low, height_of(tree), 1, 2);
+        break;
+    }
+}
+
 /* ---- climbs ------------------------------------------------------------------------------------------------------ */
 
 /* Leaves that climb side by side: of each, the node that was made last, and what it holds. */
@@ -82,7 +97,7 @@ SUMTREE_INLINE void rise(const sumtree_t *tree, sumtree_kind kind, bool from_lea
 /* Recomputes the ancestors of `lanes` leaves up to the level `height` > 0. */
 SUMTREE_INLINE void climb(const sumtree_t *tree, sumtree_kind kind, int lanes, int height, const int64_t *indices) {
     const double *leaf = leaves(tree);
-    climbers lane = {{0}, {0}, {0}, {0}};
+    climbers lane;
     UNROLLED_LOOP
     for (int j = 0; j < lanes; ++j) {
         lane.node[j] = tree->padded + indices[j];
@@ -187,8 +202,8 @@ static int64_t swept_like_one(const sumtree_t *tree, int level) {
 
 /* Updates leaves that all lie at or below the nodes first .. end-1 of the level `height`, and their ancestors up to
  * there. */
-SUMTREE_INLINE void update_below(const sumtree_t *tree, sumtree_kind kind, int height, int64_t first, int64_t end,
-                                 int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
+SUMTREE_INLINE void update_kind_below(const sumtree_t *tree, sumtree_kind kind, int height, int64_t first, int64_t end,
+                                      int64_t count, const int64_t *indices, const double *masses, int64_t mass_step) {
     int climbed = height;
     while (climbed > 0 && (end - first) << (height - climbed) <= swept_like_one(tree, climbed) * count) --climbed;
     if (climbed > 0) {
@@ -197,6 +212,21 @@ SUMTREE_INLINE void update_below(const sumtree_t *tree, sumtree_kind kind, int h
         write_leaves(tree, kind, count, indices, masses, mass_step);
     }
     sweep_below(tree, kind, climbed + 1, height, first, end);
+}
+
+SUMTREE_NOINLINE void update_below(const sumtree_t *tree, int height, int64_t first, int64_t end, int64_t count,
+                                   const int64_t *indices, const double *masses, int64_t mass_step) {
+    switch (tree->kind) {
+    case SUMTREE_KIND_SUM:
+        update_kind_below(tree, SUMTREE_KIND_SUM, height, first, end, count, indices, masses, mass_step);
+        break;
+    case SUMTREE_KIND_MIN:
+        update_kind_below(tree, SUMTREE_KIND_MIN, height, first, end, count, indices, masses, mass_step);
+        break;
+    case SUMTREE_KIND_PRIORITY:
+        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, indices, masses, mass_step);
+        break;
+    }
 }
 
 /* ---- teams ------------------------------------------------------------------------------------------------------- */
@@ -230,9 +260,9 @@ static int64_t first_subtree(const division *parts, int64_t member, int64_t widt
 }
 
 /* One member's part. Its elements are gathered, in the order of the batch, into `own` arrays that hold one more. */
-SUMTREE_INLINE void update_part(const sumtree_t *tree, sumtree_kind kind, const division *parts, int64_t first,
-                                int64_t end, int64_t count, const int64_t *indices, const double *masses,
-                                int64_t mass_step, int64_t *own_indices, double *own_masses) {
+static void update_part(const sumtree_t *tree, const division *parts, int64_t first, int64_t end, int64_t count,
+                        const int64_t *indices, const double *masses, int64_t mass_step, int64_t *own_indices,
+                        double *own_masses) {
     const uint64_t first_leaf = (uint64_t)first << parts->height, own_leaves = (uint64_t)(end - first) << parts->height;
     int64_t own = 0;
     for (int64_t k = 0; k < count; ++k) {
@@ -240,8 +270,7 @@ SUMTREE_INLINE void update_part(const sumtree_t *tree, sumtree_kind kind, const 
         own_masses[own] = masses[k * mass_step];
         own += (uint64_t)indices[k] - first_leaf < own_leaves;
     }
-    update_below(tree, kind, parts->height, parts->subtrees + first, parts->subtrees + end, own, own_indices,
-                 own_masses, 1);
+    update_below(tree, parts->height, parts->subtrees + first, parts->subtrees + end, own, own_indices, own_masses, 1);
 }
 
 /* Room for the elements of all members, with one to spare for each. */
@@ -249,8 +278,8 @@ static size_t team_bytes(int64_t count, int width) {
     return (size_t)(count + width) * (sizeof(int64_t) + sizeof(double));
 }
 
-SUMTREE_INLINE void update_by_team(const sumtree_t *tree, sumtree_kind kind, int width, int64_t count,
-                                   const int64_t *indices, const double *masses, int64_t mass_step, void *room) {
+static void update_by_team(const sumtree_t *tree, int width, int64_t count, const int64_t *indices,
+                           const double *masses, int64_t mass_step, void *room) {
     int64_t *all_indices = room;
     double *all_masses = (double *)(all_indices + count + width);
     division parts;
@@ -259,46 +288,32 @@ SUMTREE_INLINE void update_by_team(const sumtree_t *tree, sumtree_kind kind, int
     for (int64_t member = 0; member < width; ++member) {
         const int64_t first = first_subtree(&parts, member, width), end = first_subtree(&parts, member + 1, width);
         const int64_t place = parts.before[first] + member;
-        update_part(tree, kind, &parts, first, end, count, indices, masses, mass_step, all_indices + place,
+        update_part(tree, &parts, first, end, count, indices, masses, mass_step, all_indices + place,
                     all_masses + place);
     }
-    sweep_levels(tree, kind, parts.height + 1, height_of(tree), 1, 2);
+    sweep_top(tree, parts.height + 1);
 }
 
 /* ---- the kernels ---------------------------------------------------------------------------------------------------*/
 
-SUMTREE_INLINE void update_many(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
-                                const double *masses, int64_t mass_step) {
+static void update_many(const sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                        int64_t mass_step) {
     const int width = parallel_width(count);
     void *room = width > 1 ? malloc(team_bytes(count, width)) : NULL;
     if (room != NULL) {
-        update_by_team(tree, kind, width, count, indices, masses, mass_step, room);
+        update_by_team(tree, width, count, indices, masses, mass_step, room);
         free(room);
     } else {
-        update_below(tree, kind, height_of(tree), 1, 2, count, indices, masses, mass_step);
+        update_below(tree, height_of(tree), 1, 2, count, indices, masses, mass_step);
     }
 }
 
-/* These three are functions of their own, so that a short batch does not pay for the registers of a long one. */
-SUMTREE_NOINLINE void update_sums(const sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
-                                  int64_t mass_step) {
-    if (count <= MOST_LANES) {
-        fetch(tree, SUMTREE_KIND_SUM, far_levels(tree), count, indices);
-        write_leaves(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
-        climb_all(tree, SUMTREE_KIND_SUM, height_of(tree), count, indices);
-    } else {
-        update_many(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
-    }
-}
-
-SUMTREE_NOINLINE void update_minima(const sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
-                                    int64_t mass_step) {
-    update_many(tree, SUMTREE_KIND_MIN, count, indices, masses, mass_step);
-}
-
-SUMTREE_NOINLINE void update_priorities(const sumtree_t *tree, int64_t count, const int64_t *indices,
-                                        const double *masses, int64_t mass_step) {
-    update_many(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
+/* As many as climb side by side, without the bookkeeping of more. */
+SUMTREE_NOINLINE void update_few(const sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
+                                 int64_t mass_step) {
+    fetch(tree, SUMTREE_KIND_SUM, far_levels(tree), count, indices);
+    write_leaves(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
+    climb_all(tree, SUMTREE_KIND_SUM, height_of(tree), count, indices);
 }
 
 SUMTREE_INLINE void update_alone(const sumtree_t *tree, sumtree_kind kind, int64_t count, const int64_t *indices,
@@ -309,7 +324,7 @@ SUMTREE_INLINE void update_alone(const sumtree_t *tree, sumtree_kind kind, int64
     }
 }
 
-/* Up to so many leaves, one climb after another costs less than the bookkeeping of several. */
+/* Up to so many leaves, one climb after another costs least. */
 enum { SUMS_ALONE = 3, PRIORITIES_ALONE = 1 };
 
 sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
@@ -318,12 +333,10 @@ sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indi
         update_alone(tree, SUMTREE_KIND_SUM, count, indices, masses, mass_step);
     } else if (tree->kind == SUMTREE_KIND_PRIORITY && count <= PRIORITIES_ALONE) {
         update_alone(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
-    } else if (tree->kind == SUMTREE_KIND_SUM) {
-        update_sums(tree, count, indices, masses, mass_step);
-    } else if (tree->kind == SUMTREE_KIND_PRIORITY) {
-        update_priorities(tree, count, indices, masses, mass_step);
+    } else if (tree->kind == SUMTREE_KIND_SUM && count <= MOST_LANES) {
+        update_few(tree, count, indices, masses, mass_step);
     } else {
-        update_minima(tree, count, indices, masses, mass_step);
+        update_many(tree, count, indices, masses, mass_step);
     }
     return SUMTREE_OK;
 }

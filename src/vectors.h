@@ -4,8 +4,9 @@
 
 #include "tree.h"
 
-/* Compilers that make functions for other processors than the base one, by an attribute. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__NVCOMPILER)
+/* Compilers that make functions for other processors than the base one, by an attribute. In OpenACC's regions such
+ * functions cannot be called. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__NVCOMPILER) && !defined(_OPENACC)
 #define VECTORS_X86 1
 #else
 #define VECTORS_X86 0

@@ -92,12 +92,14 @@ def as_doubles(values: ArrayLike, name: str) -> Doubles:
         return _plain(array, _FLOAT64)
 
 
-def check_same_shape(shape: tuple[int, ...], values: Doubles, names: tuple[str, str]) -> None:
-    """Refuse values that are neither one number nor one for each element of `shape`."""
-    if values.ndim and values.shape != shape:
+def check_same_shape(
+    shape: tuple[int, ...], other: tuple[int, ...], names: tuple[str, str]
+) -> None:
+    """Refuse values of a shape `other` that are neither one number nor one for each of `shape`."""
+    if other and other != shape:
         raise ShapeError(
-            f"{names[1]} has shape {values.shape}: it must be one number or have the shape "
-            f"{shape} of {names[0]}"
+            f"{names[1]} has shape {other}: it must be one number or have the shape {shape} of "
+            f"{names[0]}"
         )
 
 

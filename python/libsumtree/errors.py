@@ -68,6 +68,10 @@ class KindError(SumTreeError, TypeError):
     """The operation is not one of this kind of tree."""
 
 
+class ClosedTreeError(SumTreeError, ValueError):
+    """A tree was closed: its memory is freed."""
+
+
 class CorruptTreeError(SumTreeError, RuntimeError):
     """A tree violates its own invariants: memory was overwritten, or libsumtree has a fault."""
 
@@ -78,6 +82,10 @@ class BackendError(SumTreeError, RuntimeError):
 
 class DeviceError(BackendError):
     """There is no such device, or the gpu backend cannot run on it."""
+
+
+class DeviceArrayError(ArgumentError):
+    """An array is not in the memory of the tree's device, or not laid out as it must be there."""
 
 
 class VerificationError(SumTreeError, RuntimeError):

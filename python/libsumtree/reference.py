@@ -123,7 +123,7 @@ class _Tree:
         """Do as `libsumtree.tree.Tree.update` does."""
         where = as_indices(indices, self.capacity)
         what = as_doubles(masses, "masses")
-        check_same_shape(where.shape, what, ("indices", "masses"))
+        check_same_shape(where.shape, what.shape, ("indices", "masses"))
         self._check_indices(where)
         for position, mass in enumerate(what.ravel().tolist() if where.size else []):
             self._check_leaf(place("masses", position, what.shape), mass)

@@ -6,45 +6,46 @@ is thus a function of its leaves alone, and every backend gives the bits of `lib
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.random import Philox, SeedSequence
 from numpy.typing import ArrayLike
 
 from . import _core, philox
+from . import device_arrays as on_device
 from .arguments import (
     Doubles,
-    Indices,
     as_count,
     as_doubles,
-    as_indices,
-    as_integer,
     as_range,
     as_real,
-    check_same_shape,
     is_scalar,
     names_of,
-    place,
 )
-from .backends import AUTO, open_backend, resolve
-from .errors import (
-    STATUS_ERRORS,
-    ArgumentError,
-    CapacityError,
-    CorruptTreeError,
-    OutOfMemoryError,
-)
+from .backends import AUTO, open_backend
+from .errors import ArgumentError, OutOfMemoryError, ShapeError
+from .failures import raise_failure
+from .leaves import MAX_CAPACITY, MIN, PRIORITY, SUM, Plane, Tree, fast
 
-MAX_CAPACITY: int = _core.MAX_CAPACITY
+__all__ = [
+    "MAX_CAPACITY",
+    "MAX_MASS",
+    "MinTree",
+    "Plane",
+    "PriorityTree",
+    "Side",
+    "SumTree",
+    "Tree",
+    "TreeSample",
+    "masses_of",
+]
+
 MAX_MASS: float = _core.MAX_MASS
 
-Plane: TypeAlias = Literal["sum", "min", "max"]
 Side: TypeAlias = Literal["right", "left"]
 
-_SUM, _MIN, _PRIORITY = range(3)
-_PLANES: dict[str, int] = {"sum": 0, "min": 1, "max": 2}
 _SIDES: dict[str, int] = {"right": 0, "left": 1}
 
 
@@ -53,230 +54,17 @@ class TreeSample(NamedTuple):
 
     Attributes
     ----------
-    indices : ndarray of int64, shape (n,)
+    indices : array of int64, shape (n,)
         The leaves drawn.
-    masses : ndarray of float64, shape (n,)
+    masses : array of float64, shape (n,)
         Their masses.
-    weights : ndarray of float64, shape (n,)
+    weights : array of float64, shape (n,)
         (min positive mass / mass) ** beta, in 0 .. 1.
     """
 
-    indices: Indices
-    masses: Doubles
-    weights: Doubles
-
-
-_SUBJECTS = {
-    "INDEX": "indices",
-    "MASS": "masses",
-    "VALUE": "masses",
-    "PRIORITY": "priorities",
-    "TARGET": "targets",
-}
-
-
-def raise_failure(
-    failure: _core.Failure, note: str = "", **arguments: Doubles | Indices
-) -> NoReturn:
-    """Raise the exception of a status, with the place and the value that caused it.
-
-    Parameters
-    ----------
-    failure : Failure
-        What the binding raised: name and text of the status, and the first bad position.
-    note : str, optional
-        What to add to the text, such as the capacity in force.
-    **arguments : ndarray
-        The arrays of the call: the one that the status is about is named with the bad element.
-    """
-    name, text, position = failure.args
-    subject = _SUBJECTS.get(name, "")
-    message = f"{text}{note}"
-    if subject in arguments:
-        array = arguments[subject]
-        position = position if array.ndim else 0
-        message = f"{place(subject, position, array.shape)} is {array.ravel()[position]}: {message}"
-    raise STATUS_ERRORS[name](message) from None
-
-
-class Tree:
-    """What all trees share: leaves, their update, their reading. Use one of its subclasses.
-
-    Any number of threads may read, or one may write; others wait with the GIL released.
-    """
-
-    _KIND: ClassVar[int]
-
-    def __init__(self, capacity: int, *, backend: str = AUTO) -> None:
-        self._capacity = _checked_capacity(capacity)
-        self._requested = backend
-        self._name = resolve(backend, self._capacity)
-        library = open_backend(self._name)
-        try:
-            self._core = _core.Tree(library, self._capacity, self._KIND)
-        except _core.Failure as failure:
-            if failure.args[0] != "MEMORY":
-                raise_failure(failure)
-            raise OutOfMemoryError(
-                f"a {type(self).__name__} of capacity {self._capacity} takes "
-                f"{library.bytes(self._capacity, self._KIND)} bytes: more than the memory limit, "
-                "control group included, has left"
-            ) from None
-
-    @property
-    def capacity(self) -> int:
-        """The number of leaves."""
-        return self._capacity
-
-    @property
-    def padded_capacity(self) -> int:
-        """The next power of two: the width of the leaf level."""
-        return self._core.padded_capacity
-
-    @property
-    def backend(self) -> str:
-        """The backend that runs: ``"cpu"``, ``"multicore"`` or ``"gpu"``."""
-        return self._name
-
-    def __len__(self) -> int:
-        return self._capacity
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._capacity}, backend={self._name!r})"
-
-    def update(self, indices: ArrayLike, masses: ArrayLike) -> None:
-        """Set leaves and recompute their ancestors.
-
-        The batch is checked whole first: after an error nothing has changed. Of equal indices the
-        last wins.
-
-        Parameters
-        ----------
-        indices : array_like of integers, any shape
-            Leaves, each in 0 .. capacity-1.
-        masses : array_like of real numbers, the shape of `indices`, or one number for all
-            Each in 0 .. 2**960; -0.0 is stored as 0.0. In a `MinTree`: any number but NaN.
-
-        Raises
-        ------
-        IndexOutOfRangeError, MassError
-            Naming the first bad position and its value.
-        ArgumentTypeError, ShapeError
-            If the dtypes or shapes do not fit.
-
-        Notes
-        -----
-        O(k log n) for k leaves of n, and never more than O(k + n): the ancestors of one level do
-        not depend on each other, so each level is recomputed once, and as a whole where the batch
-        touches a fair part of it.
-        """
-        indices = as_indices(indices, self._capacity)
-        masses = as_doubles(masses, "masses")
-        check_same_shape(indices.shape, masses, ("indices", "masses"))
-        try:
-            self._core.update(indices, masses)
-        except _core.Failure as failure:
-            self._raise(failure, indices=indices, masses=masses)
-
-    def __getitem__(self, indices: ArrayLike | slice) -> Any:
-        """Read leaves: a float for one index, else float64 of the shape of `indices`. O(k)."""
-        if isinstance(indices, slice):
-            return self._get_slice(indices)
-        array = as_indices(indices, self._capacity)
-        masses = np.empty(array.shape, dtype=np.float64)
-        try:
-            self._core.get(array, masses)
-        except _core.Failure as failure:
-            self._raise(failure, indices=array)
-        return float(masses) if is_scalar(indices) else masses
-
-    def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
-        """Do as `update` does; a slice of step 1 takes O(k + log n)."""
-        if isinstance(indices, slice):
-            self._set_slice(indices, as_doubles(masses, "masses"))
-        else:
-            self.update(indices, masses)
-
-    def validate(self) -> None:
-        """Check every leaf and every node against the rules. O(n).
-
-        Raises
-        ------
-        CorruptTreeError
-            Naming the first node that violates them.
-        """
-        plane, node = self._core.validate()
-        if node >= 0:
-            name = next(name for name, number in _PLANES.items() if number == plane)
-            raise CorruptTreeError(
-                f"node {node} of plane {name!r} is not the combination of its children, or is a "
-                "leaf outside its domain"
-            )
-
-    def nodes(self, plane: Plane) -> Doubles:
-        """Copy the whole tree, for comparison bit for bit. O(n).
-
-        Parameters
-        ----------
-        plane : {"sum", "min", "max"}
-            Which of the tree's reductions.
-
-        Returns
-        -------
-        ndarray of float64, shape (2 * padded_capacity,)
-            Node i at position i; node 1 is the root, leaf j is node padded_capacity + j, position 0
-            is 0.
-
-        Raises
-        ------
-        KindError
-            If the tree has no such plane.
-        ArgumentError
-            If there is no such plane at all.
-        """
-        if not isinstance(plane, str) or plane not in _PLANES:
-            raise ArgumentError(f"plane is {plane!r}: it must be one of {names_of(_PLANES)}")
-        nodes = np.empty(2 * self.padded_capacity, dtype=np.float64)
-        try:
-            self._core.nodes(_PLANES[plane], nodes)
-        except _core.Failure as failure:
-            raise_failure(failure)
-        return nodes
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"capacity": self._capacity, "backend": self._requested, "masses": self[:]}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        Tree.__init__(self, state["capacity"], backend=state["backend"])
-        self[:] = state["masses"]
-
-    def _root(self, plane: str) -> float:
-        return self._core.root(_PLANES[plane])
-
-    def _get_slice(self, leaves: slice) -> Doubles:
-        start, stop, step = leaves.indices(self._capacity)
-        if step != 1:
-            masses: Doubles = self[np.arange(start, stop, step)]
-            return masses
-        masses = np.empty(max(stop - start, 0), dtype=np.float64)
-        self._core.get_range(start, masses)
-        return masses
-
-    def _set_slice(self, leaves: slice, masses: Doubles) -> None:
-        start, stop, step = leaves.indices(self._capacity)
-        if step != 1:
-            self.update(np.arange(start, stop, step), masses)
-            return
-        count = max(stop - start, 0)
-        check_same_shape((count,), masses, ("the slice", "masses"))
-        try:
-            self._core.update_range(start, count, masses)
-        except _core.Failure as failure:
-            self._raise(failure, masses=masses)
-
-    def _raise(self, failure: _core.Failure, **arguments: Doubles | Indices) -> NoReturn:
-        note = f" (capacity {self._capacity})" if failure.args[0] == "INDEX" else ""
-        raise_failure(failure, note, **arguments)
+    indices: Any
+    masses: Any
+    weights: Any
 
 
 class _Summed(Tree):
@@ -285,7 +73,7 @@ class _Summed(Tree):
     @property
     def total(self) -> float:
         """The root: the tree's sum of all masses. O(1)."""
-        return self._root("sum")
+        return self._root_of("sum")
 
     def sum(self, start: int = 0, stop: int | None = None) -> float:
         """Sum the masses of the leaves start .. stop-1.
@@ -307,8 +95,9 @@ class _Summed(Tree):
         -----
         O(log n).
         """
-        return self._core.sum(*as_range(start, stop, self._capacity))
+        return self._sum(*as_range(start, stop, self._capacity))
 
+    @fast("find")
     def find(self, targets: ArrayLike, side: Side = "right") -> Any:
         """Find the leaves in which targets lie, by descent from the root.
 
@@ -320,13 +109,14 @@ class _Summed(Tree):
         Parameters
         ----------
         targets : array_like of real numbers, any shape
-            Each in 0 .. total.
+            Each in 0 .. total. Or a float64 array on the tree's device, of any library that exports
+            DLPack.
         side : {"right", "left"}
             "right" is Baselines' convention, "left" TorchRL's, Tianshou's and dqn_zoo's.
 
         Returns
         -------
-        int, or ndarray of int64 of the shape of `targets`
+        int, or array of int64 of the shape of `targets`, of their library and on their device
 
         Raises
         ------
@@ -334,6 +124,8 @@ class _Summed(Tree):
             If the total is zero.
         TargetError
             If a target is negative, NaN or above the total, naming the first.
+        ArgumentTypeError, DeviceArrayError
+            If the dtype does not fit, or a device array is on another device or not contiguous.
 
         Notes
         -----
@@ -341,14 +133,26 @@ class _Summed(Tree):
         """
         if not isinstance(side, str) or side not in _SIDES:
             raise ArgumentError(f"side is {side!r}: it must be one of {names_of(_SIDES)}")
+        if self._takes_device_arrays(targets=targets):
+            return self._find_on_device(targets, side)
         array = as_doubles(targets, "targets")
         indices = np.empty(array.shape, dtype=np.int64)
         try:
-            self._core.find(array, _SIDES[side], indices)
+            self._find(array, _SIDES[side], indices)
         except _core.Failure as failure:
-            note = f" ({self.total})" if failure.args[0] == "TARGET" else ""
-            raise_failure(failure, note, targets=array)
+            self._raise(failure, targets=array)
         return int(indices) if is_scalar(targets) else indices
+
+    def _find_on_device(self, targets: Any, side: Side) -> Any:
+        try:
+            view = self._view(targets, "targets", "float64")
+            indices = self._device_find(view, _SIDES[side])
+        except _core.Failure as failure:
+            self._raise(failure, targets=targets)
+        return on_device.hand_to(on_device.library_of(targets), indices)
+
+    def _note(self, name: str) -> str:
+        return f" ({self.total})" if name == "TARGET" else super()._note(name)
 
 
 class SumTree(_Summed):
@@ -361,6 +165,9 @@ class SumTree(_Summed):
     backend : {"auto", "cpu", "multicore", "gpu"}
         Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else what
         ``libsumtree tune`` measured to pay on this machine for this capacity, else "cpu".
+    device : int, optional
+        Which GPU, for backend "gpu" alone. By default the local rank modulo the number of GPUs
+        under a launcher of MPI (see `libsumtree.devices`), else 0.
 
     Raises
     ------
@@ -370,6 +177,8 @@ class SumTree(_Summed):
         If the memory limit cannot hold it: at once, never later.
     BackendError
         If the backend is unknown or not available.
+    DeviceError
+        If there is no such GPU, or the gpu backend cannot run on it: saying what is missing.
 
     Examples
     --------
@@ -381,7 +190,7 @@ class SumTree(_Summed):
     array([0, 1, 3])
     """
 
-    _KIND = _SUM
+    _KIND = SUM
 
 
 class MinTree(Tree):
@@ -392,10 +201,11 @@ class MinTree(Tree):
     capacity : int
         The number of leaves, 1 .. 2**40.
     backend : {"auto", "cpu", "multicore", "gpu"}
+    device : int, optional
         As for `SumTree`, with the same errors.
     """
 
-    _KIND = _MIN
+    _KIND = MIN
 
     def min(self, start: int = 0, stop: int | None = None) -> float:
         """Give the minimum of the leaves start .. stop-1; +inf if there are none. O(log n).
@@ -410,7 +220,7 @@ class MinTree(Tree):
         RangeError
             If the range is not within the leaves.
         """
-        return self._core.min(*as_range(start, stop, self._capacity))
+        return self._min(*as_range(start, stop, self._capacity))
 
 
 class PriorityTree(_Summed):
@@ -423,14 +233,22 @@ class PriorityTree(_Summed):
     seed : int, sequence of int, SeedSequence or None
         Of the draws: ``numpy.random.Philox(SeedSequence(seed))``. None takes entropy, see `seed`.
     backend : {"auto", "cpu", "multicore", "gpu"}
+    device : int, optional
         As for `SumTree`, with the same errors.
     """
 
-    _KIND = _PRIORITY
+    _KIND = PRIORITY
 
-    def __init__(self, capacity: int, *, seed: philox.Seed = None, backend: str = AUTO) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        *,
+        seed: philox.Seed = None,
+        backend: str = AUTO,
+        device: int | None = None,
+    ) -> None:
         self._seed = philox.seed_sequence(seed)
-        super().__init__(capacity, backend=backend)
+        super().__init__(capacity, backend=backend, device=device)
         self.rng_state = Philox(self._seed).state
 
     @property
@@ -441,23 +259,32 @@ class PriorityTree(_Summed):
     @property
     def min(self) -> float:
         """The smallest positive mass held now; +inf if there is none. O(1)."""
-        return self._root("min")
+        return self._root_of("min")
 
     @property
     def max(self) -> float:
         """The largest mass held now; 0.0 if none is positive. O(1)."""
-        return self._root("max")
+        return self._root_of("max")
 
     @property
     def rng_state(self) -> dict[str, Any]:
         """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same."""
-        return philox.state_of(self._core.rng)
+        return philox.state_of(self._rng)
 
     @rng_state.setter
     def rng_state(self, state: Mapping[str, Any]) -> None:
-        self._core.rng = philox.words_of(state)
+        self._rng = philox.words_of(state)
 
-    def sample(self, n: int, beta: float = 0.4, stratified: bool = True) -> TreeSample:
+    @fast("sample", TreeSample)
+    def sample(
+        self,
+        n: int,
+        beta: float = 0.4,
+        stratified: bool = True,
+        *,
+        out: TreeSample | None = None,
+        xp: Any = None,
+    ) -> TreeSample:
         """Draw n leaves, each with probability mass / total, with replacement.
 
         Consumes exactly n doubles u_i of the generator; none if it fails. The targets are fl(u_i *
@@ -472,6 +299,12 @@ class PriorityTree(_Summed):
             Exponent of the weights, 0 .. 1 (Schaul et al., 2016, section 3.4).
         stratified : bool
             One draw from each of n equal parts of the total, instead of n independent ones.
+        out : TreeSample, optional
+            Arrays of shape (n,), int64, float64 and float64, that are filled and returned: NumPy's,
+            or on the tree's device.
+        xp : module, optional
+            An array library that has ``from_dlpack``, such as torch, cupy or jax.numpy: the results
+            are arrays of it, on the tree's device. Without it they are NumPy's.
 
         Returns
         -------
@@ -484,6 +317,8 @@ class PriorityTree(_Summed):
             If n > 0 and the total is zero.
         ExponentError
             If beta is outside 0 .. 1.
+        DeviceArrayError, ArgumentTypeError, ShapeError, ArgumentError
+            If `out` or `xp` is not as described.
 
         Notes
         -----
@@ -492,24 +327,72 @@ class PriorityTree(_Summed):
         count = as_count(n, "n")
         exponent = as_real(beta, "beta")
         try:
-            drawn = TreeSample(np.empty(count, dtype=np.int64), np.empty(count), np.empty(count))
-        except (MemoryError, ValueError):
-            raise OutOfMemoryError(f"n is {count}: the memory cannot hold so many draws") from None
-        try:
-            self._core.sample(exponent, bool(stratified), *drawn)
+            drawn, fill = self._room_for(count, out, xp)
+            fill(exponent, bool(stratified), *drawn)
         except _core.Failure as failure:
-            raise_failure(
-                failure, f" (beta is {exponent})" if failure.args[0] == "EXPONENT" else ""
-            )
-        return drawn
+            name = failure.args[0]
+            if name == "MEMORY":
+                raise _too_many(count) from None
+            raise_failure(failure, f" (beta is {exponent})" if name == "EXPONENT" else "")
+        if out is not None:
+            return out
+        if xp is None:
+            return drawn
+        return TreeSample(*(on_device.hand_to(xp, array) for array in drawn))
+
+    def _room_for(
+        self, count: int, out: TreeSample | None, xp: Any
+    ) -> tuple[TreeSample, Callable[..., None]]:
+        """Give the arrays for a draw, and what fills them."""
+        if out is not None:
+            if xp is not None:
+                raise ArgumentError("out and xp are both given: the library of out is that of out")
+            return self._room_in(count, out)
+        if xp is not None:
+            on_device.check_library(xp)
+            if self._device < 0:
+                raise ArgumentError(
+                    f"xp is given, but the results of backend {self._name!r} are in host memory: "
+                    "make the tree with backend='gpu'"
+                )
+            shapes = [([count], field == "indices") for field in TreeSample._fields]
+            return TreeSample(*(self._new_array(*shape) for shape in shapes)), self._device_sample
+        try:
+            arrays = np.empty(count, dtype=np.int64), np.empty(count), np.empty(count)
+        except (MemoryError, ValueError):
+            raise _too_many(count) from None
+        return TreeSample(*arrays), self._sample
+
+    def _room_in(self, count: int, out: TreeSample) -> tuple[TreeSample, Callable[..., None]]:
+        """Check the arrays that the caller has for a draw."""
+        if not isinstance(out, tuple) or len(out) != len(TreeSample._fields):
+            raise ArgumentError("out must be a TreeSample of three arrays")
+        if out[1] is out[2]:
+            raise ArgumentError("out.masses and out.weights are the same array")
+        named = dict(zip([f"out.{field}" for field in TreeSample._fields], out, strict=True))
+        dtypes = ("int64", "float64", "float64")
+        is_there = self._takes_device_arrays(**named)
+        arrays = []
+        for (name, array), dtype in zip(named.items(), dtypes, strict=True):
+            arrays.append(self._out_view(array, name, dtype) if is_there else array)
+            if not is_there and not _core.is_plain_and_writable(array, dtype == "int64"):
+                raise ArgumentError(
+                    f"{name} must be a NumPy array of {dtype}, contiguous and writable"
+                )
+            if arrays[-1].shape != (count,):
+                raise ShapeError(f"{name} has shape {arrays[-1].shape}: it must be ({count},)")
+        return TreeSample(*arrays), self._device_sample if is_there else self._sample
+
+    def _out_view(self, array: Any, name: str, dtype: str) -> _core.DeviceView:
+        return on_device.view_of(array, name, dtype, self._dlpack_device, writable=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "seed": self._seed, "rng": self._core.rng}
+        return {**super().__getstate__(), "seed": self._seed, "rng": self._rng}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._seed = state["seed"]
-        self._core.rng = state["rng"]
+        self._rng = state["rng"]
 
 
 def masses_of(priorities: Doubles, alpha: float) -> Doubles:
@@ -539,8 +422,5 @@ def masses_of(priorities: Doubles, alpha: float) -> Doubles:
     return masses
 
 
-def _checked_capacity(capacity: Any) -> int:
-    value = as_integer(capacity, "capacity")
-    if not 1 <= value <= MAX_CAPACITY:
-        raise CapacityError(f"capacity is {value}: it must be in 1 .. {MAX_CAPACITY} (2**40)")
-    return value
+def _too_many(count: int) -> OutOfMemoryError:
+    return OutOfMemoryError(f"n is {count}: the memory cannot hold so many draws")

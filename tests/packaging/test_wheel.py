@@ -78,10 +78,7 @@ def test_sdist_holds_what_every_way_in_needs(source: Path, unpacked: Path) -> No
 
 
 def test_wheel_tag(wheel: Path) -> None:
-    if sys.version_info >= (3, 12):
-        python = "cp312-abi3"
-    else:
-        python = "cp{0}{1}-cp{0}{1}".format(*sys.version_info)
+    python = "cp{0}{1}-cp{0}{1}".format(*sys.version_info)
     machine = os.uname().machine
     assert wheel.name.endswith(f"-{python}-linux_{machine}.whl")
 

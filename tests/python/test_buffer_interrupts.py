@@ -63,6 +63,7 @@ import os, sys, threading, time
 import numpy as np
 import libsumtree as st
 what = sys.argv[1]
+on_gpu = st.SumTree(1).backend == "gpu"     # then a child is told that it cannot use it
 if what == "tree":
     tree = st.SumTree(2**16)
     indices = np.random.default_rng(0).integers(0, 2**16, 300_000)
@@ -80,8 +81,9 @@ thread.start()
 for _ in range(10):
     pid = os.fork()
     if pid == 0:
-        child()
-        os._exit(0)
+        try: child()
+        except st.errors.DeviceError: os._exit(0 if on_gpu else 1)
+        os._exit(1 if on_gpu else 0)
     assert os.waitpid(pid, 0)[1] == 0
 done.set()
 thread.join()

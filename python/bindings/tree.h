@@ -1,0 +1,305 @@
+// A tree: any number of readers or one writer.
+#ifndef SUMTREE_BINDINGS_TREE_H
+#define SUMTREE_BINDINGS_TREE_H
+
+#include <algorithm>
+#include <mutex>
+#include <shared_mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays.h"
+#include "backend.h"
+#include "devices.h"
+#include "threads.h"
+
+namespace bindings {
+
+// (key, counter, buffer_pos) of NumPy's Philox.
+using PhiloxState = std::tuple<std::vector<uint64_t>, std::vector<uint64_t>, int32_t>;
+
+// What a call says, and the first bad position of its batch.
+struct Outcome {
+    sumtree_status status = SUMTREE_OK;
+    int64_t position = -1;
+};
+
+class Tree {
+  public:
+    // device: -1 for backends whose trees are in host memory.
+    Tree(const Backend &backend, int64_t capacity, int kind, int32_t device) : backend_(backend), device_(device) {
+        backend.enter();
+        const auto create = [&] {
+            const auto chosen = static_cast<sumtree_kind>(kind);
+            return device < 0 ? backend.create(capacity, chosen, &tree_)
+                              : backend.create_on(device, capacity, chosen, &tree_);
+        };
+        auto status = without_the_gil(create);
+        if (status == SUMTREE_MEMORY && device >= 0) {
+            Pool &pool = pool_of(backend, device);
+            status = without_the_gil([&] {
+                pool.release_all();
+                return create();
+            });
+        }
+        backend.check(status);
+        padded_capacity_ = backend.padded_capacity(tree_);
+    }
+    ~Tree() {
+        if (backend_.usable()) backend_.free(tree_);
+    }
+    Tree(const Tree &) = delete;
+    Tree &operator=(const Tree &) = delete;
+
+    int64_t padded_capacity() const { return padded_capacity_; }
+    int32_t device() const { return device_; }
+    bool is_closed() const { return tree_ == nullptr; }
+
+    std::pair<int, int> dlpack_device() const {
+        return {device_ < 0 || backend_.device_is_host ? DLPACK_CPU : DLPACK_CUDA, device_ < 0 ? 0 : device_};
+    }
+
+    // Frees the memory now, after the calls of other threads have ended; twice is no harm.
+    void close() {
+        if (is_closed()) return;
+        if (!backend_.usable()) {
+            tree_ = nullptr;
+            return;
+        }
+        const Outside counted(outside_);
+        without_the_gil([this] {
+            const std::lock_guard<std::mutex> turn(turnstile_);
+            const Writer lock(mutex_);
+            backend_.free(tree_);
+            tree_ = nullptr;
+        });
+    }
+
+    // masses is one number for all (no axes) or one for each index.
+    Outcome try_update(int64_t count, const int64_t *indices, const double *masses, int64_t step) {
+        Outcome outcome;
+        const Steady<int64_t> where(indices, count, keeps_the_gil(count));
+        const Steady<double> what(masses, step == 0 ? 1 : count, keeps_the_gil(count));
+        outcome.status = locked<Writer>(
+            count, [&] { return backend_.update(tree_, count, where.data(), what.data(), step, &outcome.position); });
+        return outcome;
+    }
+
+    Outcome try_get(int64_t count, const int64_t *indices, double *masses) const {
+        Outcome outcome;
+        const Steady<int64_t> where(indices, count, keeps_the_gil(count));
+        outcome.status =
+            locked<Reader>(count, [&] { return backend_.get(tree_, count, where.data(), masses, &outcome.position); });
+        return outcome;
+    }
+
+    Outcome try_find(int64_t count, const double *targets, int side, int64_t *indices) const {
+        Outcome outcome;
+        outcome.status = locked<Reader>(count, [&] {
+            return backend_.find(tree_, count, targets, static_cast<sumtree_side>(side), indices, &outcome.position);
+        });
+        return outcome;
+    }
+
+    Outcome try_sample(int64_t count, double beta, bool stratified, int64_t *indices, double *masses, double *weights) {
+        return {locked<Writer>(
+            count, [&] { return backend_.sample(tree_, &rng_, count, beta, stratified, indices, masses, weights); })};
+    }
+
+    void update(nb::handle indices, nb::handle masses) {
+        const Plain<int64_t> where(indices);
+        const Plain<double> what(masses);
+        check(try_update(where.size(), where.data(), what.data(), what.axes() == 0 ? 0 : 1));
+    }
+
+    void update_range(int64_t start, int64_t count, nb::handle masses) {
+        const Plain<double> given(masses);
+        const int64_t step = given.axes() == 0 ? 0 : 1;
+        int64_t position = -1;
+        const Steady<double> what(given.data(), given.size(), keeps_the_gil(count));
+        const auto status = locked<Writer>(
+            count, [&] { return backend_.update_range(tree_, start, count, what.data(), step, &position); });
+        backend_.check(status, position);
+    }
+
+    void get(nb::handle indices, nb::handle masses) const {
+        const Plain<int64_t> where(indices);
+        check(try_get(where.size(), where.data(), Plain<double>(masses).data()));
+    }
+
+    void get_range(int64_t start, nb::handle masses) const {
+        const Plain<double> out(masses);
+        const int64_t count = out.size();
+        backend_.check(locked<Reader>(count, [&] { return backend_.get_range(tree_, start, count, out.data()); }));
+    }
+
+    double sum(int64_t start, int64_t stop) const {
+        double value = 0.0;
+        backend_.check(locked<Reader>(1, [&] { return backend_.sum(tree_, start, stop, &value); }));
+        return value;
+    }
+
+    double min(int64_t start, int64_t stop) const {
+        double value = 0.0;
+        backend_.check(locked<Reader>(1, [&] { return backend_.min(tree_, start, stop, &value); }));
+        return value;
+    }
+
+    double root(int plane) const {
+        double value = 0.0;
+        backend_.check(
+            locked<Reader>(1, [&] { return backend_.root(tree_, static_cast<sumtree_plane>(plane), &value); }));
+        return value;
+    }
+
+    void find(nb::handle targets, int side, nb::handle indices) const {
+        const Plain<double> what(targets);
+        check(try_find(what.size(), what.data(), side, Plain<int64_t>(indices).data()));
+    }
+
+    void sample(double beta, bool stratified, nb::handle indices, nb::handle masses, nb::handle weights) {
+        const Plain<int64_t> where(indices);
+        check(try_sample(where.size(), beta, stratified, where.data(), Plain<double>(masses).data(),
+                         Plain<double>(weights).data()));
+    }
+
+    // ---- in the memory of the tree's device ----
+
+    DeviceArray new_array(std::vector<size_t> shape, bool holds_indices) const {
+        return {backend_, device_, std::move(shape), holds_indices};
+    }
+
+    void device_update(const DeviceView &indices, const DeviceView &masses) {
+        const Span where(indices), what(masses);
+        int64_t position = -1;
+        const auto status = outside<Writer>([&] {
+            return backend_.device_update(tree_, where.size, where.as<int64_t>(), what.as<double>(),
+                                          what.axes == 0 ? 0 : 1, &position);
+        });
+        backend_.check(status, position);
+    }
+
+    DeviceArray device_get(const DeviceView &indices) const {
+        const Span where(indices);
+        auto masses = new_array(indices.shape(), false);
+        int64_t position = -1;
+        const auto status = outside<Reader>([&] {
+            return backend_.device_get(tree_, where.size, where.as<int64_t>(), Span(masses).as<double>(), &position);
+        });
+        backend_.check(status, position);
+        return masses;
+    }
+
+    DeviceArray device_find(const DeviceView &targets, int side) const {
+        const Span what(targets);
+        auto indices = new_array(targets.shape(), true);
+        int64_t position = -1;
+        const auto status = outside<Reader>([&] {
+            return backend_.device_find(tree_, what.size, what.as<double>(), static_cast<sumtree_side>(side),
+                                        Span(indices).as<int64_t>(), &position);
+        });
+        backend_.check(status, position);
+        return indices;
+    }
+
+    // The arrays are DeviceViews or DeviceArrays.
+    void device_sample(double beta, bool stratified, nb::handle indices, nb::handle masses, nb::handle weights) {
+        const Span where = span_of(indices), what = span_of(masses), weighed = span_of(weights);
+        backend_.check(outside<Writer>([&] {
+            return backend_.device_sample(tree_, &rng_, where.size, beta, stratified, where.as<int64_t>(),
+                                          what.as<double>(), weighed.as<double>());
+        }));
+    }
+
+    PhiloxState rng() const {
+        sumtree_philox rng;
+        (void)locked<Reader>(1, [&] { return rng = rng_, SUMTREE_OK; });
+        return {
+            {std::begin(rng.key), std::end(rng.key)}, {std::begin(rng.counter), std::end(rng.counter)}, rng.buffer_pos};
+    }
+
+    void set_rng(const PhiloxState &state) {
+        const auto &[key, counter, buffer_pos] = state;
+        if (key.size() != 2 || counter.size() != 4 || buffer_pos < 0 || buffer_pos > 4) {
+            backend_.check(SUMTREE_ARGUMENT);
+        }
+        sumtree_philox rng;
+        std::copy(key.begin(), key.end(), rng.key);
+        std::copy(counter.begin(), counter.end(), rng.counter);
+        rng.buffer_pos = buffer_pos;
+        (void)locked<Writer>(1, [&] { return rng_ = rng, SUMTREE_OK; });
+    }
+
+    // The plane and node of the first fault, or (-1, -1).
+    std::pair<int, int64_t> validate() const {
+        sumtree_plane plane{};
+        int64_t node = -1;
+        const auto status = locked<Reader>(padded_capacity_, [&] { return backend_.validate(tree_, &plane, &node); });
+        return status == SUMTREE_OK ? std::pair<int, int64_t>(-1, -1) : std::pair<int, int64_t>(plane, node);
+    }
+
+    // nodes holds 2 * padded_capacity doubles.
+    void nodes(int plane, nb::handle nodes) const {
+        const Plain<double> out(nodes);
+        backend_.check(locked<Reader>(
+            padded_capacity_, [&] { return backend_.nodes(tree_, static_cast<sumtree_plane>(plane), out.data()); }));
+    }
+
+  private:
+    void check(const Outcome &outcome) const { backend_.check(outcome.status, outcome.position); }
+
+    // A short batch that finds nobody inside without the GIL runs with it: nobody can come in meanwhile. Calls of a
+    // device always give it up.
+    bool keeps_the_gil(int64_t count) const { return count <= SHORT_BATCH && outside_ == 0 && !backend_.is_gpu; }
+
+    template <typename Lock, typename Work> sumtree_status locked(int64_t count, Work &&work) const {
+        if (!keeps_the_gil(count)) return outside<Lock>(work);
+        check_open();
+        return work();
+    }
+
+    // Waits and runs without the GIL, and gives the lock up before the GIL is taken again: so nobody waits for the GIL
+    // while holding a tree, and nobody for a tree while holding the GIL. A writer that waits holds the turnstile: readers
+    // that come after it wait behind it, so that they cannot keep it out for ever.
+    template <typename Lock, typename Work> sumtree_status outside(Work &&work) const {
+        backend_.enter();
+        const Outside counted(outside_);
+        return without_the_gil([&] {
+            std::unique_lock<std::mutex> turn(turnstile_);
+            const Lock lock(mutex_);
+            turn.unlock();
+            check_open();
+            return work();
+        });
+    }
+
+    void check_open() const {
+        if (is_closed()) throw Failure{"CLOSED", "this tree was closed, its memory is freed: make another", -1};
+    }
+
+    // Changes with the GIL held alone: before it is given up, and after it is taken again.
+    class Outside {
+      public:
+        explicit Outside(int &count) : count_(count) { ++count_; }
+        ~Outside() { --count_; }
+        Outside(const Outside &) = delete;
+        Outside &operator=(const Outside &) = delete;
+
+      private:
+        int &count_;
+    };
+
+    const Backend &backend_;
+    const int32_t device_;
+    int64_t padded_capacity_ = 0;
+    sumtree_t *tree_ = nullptr;
+    sumtree_philox rng_{};
+    mutable int outside_ = 0;
+    mutable std::mutex turnstile_;
+    mutable std::shared_mutex mutex_;
+};
+
+} // namespace bindings
+
+#endif
