@@ -56,8 +56,10 @@ class Tree {
     int32_t device() const { return device_; }
     bool is_closed() const { return tree_ == nullptr; }
 
+    // (0, 0), which is no device of DLPack's, for trees in host memory.
     std::pair<int, int> dlpack_device() const {
-        return {device_ < 0 || backend_.device_is_host ? DLPACK_CPU : DLPACK_CUDA, device_ < 0 ? 0 : device_};
+        if (device_ < 0) return {0, 0};
+        return {backend_.device_is_host ? DLPACK_CPU : DLPACK_CUDA, device_};
     }
 
     // Frees the memory now, after the calls of other threads have ended; twice is no harm.
