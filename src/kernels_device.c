@@ -23,7 +23,7 @@ device_block *launch_block(void) { return acc_deviceptr(&declared); }
 device_block *launch_block(void) { return NULL; }
 #endif
 
-enum { OWNER_LANES = 256, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
+enum { OWNER_LANES = 512, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
 
 static int gangs_for(int64_t work, int64_t each) {
     const int64_t gangs = (work + each - 1) / each;
@@ -148,19 +148,6 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves
         raise_plane(tree->max, SUMTREE_PLANE_MAX, p, maxs);
     }
     raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, sums);
-}
-
-/* The same over eight leaves whose values are v. */
-PARALLEL_ROUTINE SUMTREE_INLINE void raise_over_leaves(const sumtree_t *tree, int64_t p, eight v) {
-    if (tree->kind == SUMTREE_KIND_MIN) {
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, v);
-        return;
-    }
-    if (tree->kind == SUMTREE_KIND_PRIORITY) {
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, positives(v));
-        raise_plane(tree->max, SUMTREE_PLANE_MAX, p, v);
-    }
-    raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, v);
 }
 
 /* ---- opening and making ------------------------------------------------------------------------------------------- */
@@ -321,35 +308,11 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t place_of(const device_call *call, int64_
     return place >= 0 && place < call->count ? place : -1;
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE double renewed(const device_call *call, bool good, int64_t place, double old) {
-    return good && place >= 0 ? stored(call->tree.kind, call->values[place * call->step]) : old;
-}
-
 PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool good, int64_t index) {
-    double *const leaf = leaves(&call->tree) + index;
     const int64_t place = place_of(call, index);
     if (place < 0) return;
-    *leaf = renewed(call, good, place, *leaf);
+    if (good) leaves(&call->tree)[index] = stored(call->tree.kind, call->values[place * call->step]);
     if (call->indices != NULL) call->tags[index] = -1;
-}
-
-/* Eight leaves and the three levels above them. All places are read before any value, and all values before a store, to
- * wait for each together. */
-PARALLEL_ROUTINE SUMTREE_INLINE void write_eight(const device_call *call, bool good, int64_t eighth) {
-    const int64_t first = 8 * eighth;
-    double *const leaf = leaves(&call->tree) + first;
-    const eight old = eight_at(leaf);
-    const int64_t a = place_of(call, first), b = place_of(call, first + 1), c = place_of(call, first + 2);
-    const int64_t d = place_of(call, first + 3), e = place_of(call, first + 4), f = place_of(call, first + 5);
-    const int64_t g = place_of(call, first + 6), h = place_of(call, first + 7);
-    const eight v = {renewed(call, good, a, old.a), renewed(call, good, b, old.b), renewed(call, good, c, old.c),
-                     renewed(call, good, d, old.d), renewed(call, good, e, old.e), renewed(call, good, f, old.f),
-                     renewed(call, good, g, old.g), renewed(call, good, h, old.h)};
-    raise_over_leaves(&call->tree, (call->tree.padded >> 3) + eighth, v);
-    if ((a & b & c & d & e & f & g & h) == -1) return;
-    leaf[0] = v.a, leaf[1] = v.b, leaf[2] = v.c, leaf[3] = v.d;
-    leaf[4] = v.e, leaf[5] = v.f, leaf[6] = v.g, leaf[7] = v.h;
-    for (int64_t i = first; call->indices != NULL && i < first + 8; ++i) call->tags[i] = -1;
 }
 
 /* A whole tree of less than CROWNED leaves. */
@@ -387,7 +350,9 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
             for (int64_t i = 0; i < PASS / 8; ++i) {
-                write_eight(call, good, block * (PASS / 8) + i);
+                const int64_t eighth = block * (PASS / 8) + i;
+                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
+                raise(tree, true, (padded >> 3) + eighth);
             }
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
