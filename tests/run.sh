@@ -35,12 +35,15 @@ prepare_with_mpi() {
     launcher_prepare
 }
 
-# Configures, builds and runs the C tests of a CMake preset. A cache of another folder is made anew.
-c_tests() {
+# Configures and builds a CMake preset. A cache of another folder is made anew.
+c_build() {
     cmake=$environment/bin/cmake
     "$cmake" --preset "$1" >/dev/null 2>&1 || quietly "$cmake" --fresh --preset "$1" || return 1
-    quietly "$cmake" --build --preset "$1" --parallel || return 1
-    "$environment/bin/ctest" --preset "$1"
+    quietly "$cmake" --build --preset "$1" --parallel
+}
+
+c_tests() {
+    c_build "$1" && "$environment/bin/ctest" --preset "$1"
 }
 
 # The trees again, on more threads than one even where the machine has one core.
@@ -95,8 +98,8 @@ c_linters() {
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/packaging/*.c \
-        examples/c/*.c
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/instructions/*.c \
+        tests/packaging/*.c examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
@@ -151,12 +154,8 @@ instructions_set_up() {
     environment_prepare test
 }
 
-# Builds the program that valgrind counts as Release, and compares.
 instructions_counted() {
-    cmake=$environment/bin/cmake
-    quietly "$cmake" --preset cpu || return 1
-    quietly "$cmake" --build --preset cpu --target count_instructions --parallel || return 1
-    "$python" tests/instructions/run.py build/cpu/tests/c/count_instructions
+    c_build cpu && "$python" tests/instructions/run.py build/cpu/tests/c/count_instructions
 }
 
 instructions_part() {

@@ -72,8 +72,8 @@ TREES = [
     Mutant(
         "delta update",
         UPDATES,
-        "        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, indices, "
-        "masses, mass_step);\n",
+        "        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, "
+        "indices, masses, mass_step);\n",
         """        write_leaves(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
         for (int64_t k = 0; k < count; ++k) {
             int64_t i = (tree->padded + indices[k]) >> 1;
