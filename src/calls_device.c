@@ -90,7 +90,7 @@ static uint32_t hear(device *at, const volatile uint64_t *word, uint64_t ticket)
     for (int tries = 0; BACKEND_TELLS && outcome >> 32 != mine && tries < PATIENCE; ++tries) outcome = *word;
     if (outcome >> 32 == mine) {
         __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was written before it */
-        at->arrived = at->sent; /* what a kernel has read has left its slot */
+        at->arrived = at->sent;                  /* what a kernel has read has left its slot */
     } else {
         wait_for(at);
         outcome = *word;
@@ -353,7 +353,8 @@ static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t cou
         call.values += offset * call.step;
         send_call(at, &call);
         launch_tags(at->there, call.count);
-        const sumtree_status status = verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
+        const sumtree_status status =
+            verdict(at, tree->kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS, position);
         if (status != SUMTREE_OK) return status;
     }
     return SUMTREE_OK;
@@ -456,8 +457,8 @@ static sumtree_status run_draws(device *at, const sumtree_t *tree, device_call *
     return faulty ? first_fault(at, &at->there->draws, SUMTREE_TARGET, position) : status;
 }
 
-static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets,
-                             sumtree_side side, int64_t *found) {
+static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets, sumtree_side side,
+                             int64_t *found) {
     device_call call = call_for(at, tree);
     call.count = count;
     call.values = targets;
@@ -557,8 +558,8 @@ static sumtree_status sample_long(device *at, const sumtree_t *tree, const devic
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
         const size_t bytes = (size_t)part * sizeof(double);
-        const sumtree_status status = sample_part(at, tree, request, offset, part, at->part_indices, at->part_values,
-                                                  at->part_weights);
+        const sumtree_status status =
+            sample_part(at, tree, request, offset, part, at->part_indices, at->part_values, at->part_weights);
         if (status != SUMTREE_OK) return status;
         carry_down(at, indices + offset, at->part_indices, bytes);
         carry_down(at, masses + offset, at->part_values, bytes);
@@ -672,7 +673,9 @@ sumtree_status kernel_nodes(const sumtree_t *tree, sumtree_plane plane, double *
     if (at == NULL) return SUMTREE_DEVICE;
     settle_crown(at, tree);
     const bool derived = tree->kind == SUMTREE_KIND_PRIORITY;
-    const double *const own = plane == SUMTREE_PLANE_SUM ? tree->sum : plane == SUMTREE_PLANE_MIN ? tree->min : tree->max;
+    const double *const own = plane == SUMTREE_PLANE_SUM   ? tree->sum
+                              : plane == SUMTREE_PLANE_MIN ? tree->min
+                                                           : tree->max;
     const size_t half = (size_t)tree->padded * sizeof *nodes;
     carry_down(at, nodes, own, half);
     carry_down(at, nodes + tree->padded, (derived ? tree->sum : own) + tree->padded, half);

@@ -114,8 +114,8 @@ static void sample_both(const pair *p, int64_t count) {
     const int32_t stratified = (int32_t)below(2);
     sumtree_philox a = {{next_word(), next_word()}, {next_word(), 0, 0, UINT64_MAX}, (int32_t)below(5)}, b = a;
     const sumtree_status status = cpu.sample(p->c, &a, count, beta, stratified, i[0], m[0], w[0]);
-    must(gpu.sample(p->g, &b, count, beta, stratified, i[1], m[1], w[1]) == status, "sample", p->capacity,
-         p->kind, count);
+    must(gpu.sample(p->g, &b, count, beta, stratified, i[1], m[1], w[1]) == status, "sample", p->capacity, p->kind,
+         count);
     must(memcmp(a.counter, b.counter, sizeof a.counter) == 0 && a.buffer_pos == b.buffer_pos, "generator", p->capacity,
          p->kind, count);
     if (status == SUMTREE_OK) {
@@ -144,8 +144,8 @@ static void find_both(const pair *p, int64_t count) {
     }
     for (int side = 0; side < 2; ++side) {
         const sumtree_status status = cpu.find(p->c, count, targets, (sumtree_side)side, i[0], NULL);
-        must(gpu.find(p->g, count, targets, (sumtree_side)side, i[1], NULL) == status, "find", p->capacity,
-             p->kind, count);
+        must(gpu.find(p->g, count, targets, (sumtree_side)side, i[1], NULL) == status, "find", p->capacity, p->kind,
+             count);
         if (status == SUMTREE_OK) must(memcmp(i[0], i[1], bytes) == 0, "found", p->capacity, p->kind, count);
     }
     free(i[0]), free(i[1]), free(targets);
