@@ -3,7 +3,8 @@
  *   driver.c          the CUDA driver
  *   device.c          which devices there are, and what is kept for each
  *   kernels_device.c  what runs on a device: with device_rules.h, every directive
- *   calls_device.c    kernels.h: what is sent to a device, in which order kernels run, what comes back
+ *   device_queue.c    what is sent to a device, and what comes back
+ *   updates_device.c  and draws_device.c: the functions of kernels.h
  *
  * A kernel takes no arguments: it reads one block, which exists once per device and is sent ahead of the kernels of a
  * call, in the order of the device's one queue. (GCC's OpenACC allocates, copies and frees device memory for every kernel

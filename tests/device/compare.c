@@ -1,7 +1,7 @@
-/* The gpu backend against the cpu backend, bit for bit:  compare CPU.so GPU.so DEVICE LARGEST
+/* The gpu backend against the cpu backend, bit for bit:  compare CPU.so GPU.so DEVICE LARGEST [SMALLEST]
  *
  * The same random batches go to a tree of each; every node, root, range, draw and generator must agree in all bits, and
- * weights within 4 ulp. Trees of up to LARGEST leaves. */
+ * weights within 4 ulp. Trees of 2^SMALLEST to 2^LARGEST leaves. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -215,7 +215,7 @@ static void exhaust(void) {
 
 int main(int argc, char **argv) {
     static const int64_t counts[] = {1, 8, 64, 512, 4096, 4097, 32768, 1 << 20};
-    if (argc != 5) return 2;
+    if (argc != 5 && argc != 6) return 2;
     cpu = library_open(argv[1]);
     gpu = library_open(argv[2]);
     device_number = (int32_t)atoi(argv[3]);
@@ -225,7 +225,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     library_use_device(device_number);
-    for (int64_t size = 1; size <= largest; size *= 2) {
+    const int64_t smallest = (int64_t)1 << (argc == 6 ? atoi(argv[5]) : 0);
+    for (int64_t size = smallest; size <= largest; size *= 2) {
         for (int kind = 0; kind < 3; ++kind) {
             const int many = size > (int64_t)1 << 22 ? 8 : 7;
             if (size > (int64_t)1 << 22 && kind != SUMTREE_KIND_SUM) continue;
@@ -233,7 +234,7 @@ int main(int argc, char **argv) {
             if (size <= (int64_t)1 << 20) compare(size + below(size), (sumtree_kind)kind, counts, size < 4096 ? 6 : 7);
         }
     }
-    compare(((int64_t)1 << 20) + 77, SUMTREE_KIND_PRIORITY, counts, 8);
+    if (largest >= (int64_t)1 << 20) compare(((int64_t)1 << 20) + 77, SUMTREE_KIND_PRIORITY, counts, 8);
     const char *wish = getenv("LIBSUMTREE_GPU_ON_HOST");
     if (wish == NULL && largest > (int64_t)1 << 20) exhaust(); /* a host's memory is not to be used up */
     printf("%s on %s, device %d: %lld comparisons, %lld differences; weights within %.0f ulp\n", gpu.build(),
