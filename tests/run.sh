@@ -183,7 +183,7 @@ planted_race() {
         say 'no race was planted: updates_host.c no longer has the line that this function changes'
         return 1
     fi
-    rm -f "$raced/calls_device.c" "$raced/device.c" "$raced/driver.c" "$raced/kernels_device.c"
+    rm -f "$raced"/*device*.c "$raced/driver.c"
     quietly clang-16 -std=gnu11 -O1 -g -fopenmp -fsanitize=thread -ffp-contract=off -DSUMTREE_BACKEND_MULTICORE \
         -I"$raced" "$raced"/*.c tests/c/test_tree.c -o "$raced/test_tree" -lm || return 1
     status=0
