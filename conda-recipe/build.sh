@@ -14,6 +14,7 @@ case $BACKENDS in
         unset CFLAGS CPPFLAGS LDFLAGS # conda's are GCC's
     elif [ -n "${OFFLOAD_CC:-}" ]; then
         CC=$OFFLOAD_CC
+        bundle=ON # conda's libgomp lacks the part that talks to GPUs
     else
         echo "The GPU package cannot be built: set NVHPC_ROOT (an NVIDIA HPC SDK) or OFFLOAD_CC (a GCC with nvptx offload)." >&2
         exit 1
@@ -27,6 +28,9 @@ case $BACKENDS in
 esac
 
 set -- --config-settings=cmake.define.SUMTREE_BACKENDS="$BACKENDS"
+if [ -n "${bundle:-}" ]; then
+    set -- "$@" --config-settings=cmake.define.SUMTREE_BUNDLE_OPENACC="$bundle"
+fi
 if [ -n "${GPU_ARCH:-}" ]; then
     set -- "$@" --config-settings=cmake.define.SUMTREE_GPU_ARCH="$GPU_ARCH"
 fi

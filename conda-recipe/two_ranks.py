@@ -1,4 +1,4 @@
-"""Two ranks of an MPI job: a replay rank and an actor; afterwards the checkpoint holds what was added.
+"""Two ranks of an MPI job, a replay rank and an actor: the checkpoint holds what was added.
 
 mpiexec -n 2 python -m mpi4py two_ranks.py
 """

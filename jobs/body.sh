@@ -226,17 +226,24 @@ job_wait() {
     [ -z "$job_usr1$job_term" ] || return 0
     "${job_launch[@]}" "${job_command[@]}" &
     job_pid=$!
-    while :; do
-        wait "$job_pid"
-        job_status=$?
-        kill -0 "$job_pid" 2>/dev/null || break
+    while kill -0 "$job_pid" 2>/dev/null; do
+        if [ -z "$job_term" ]; then
+            wait "$job_pid"
+            job_status=$?
+        elif [ -s "$job_mark" ]; then
+            # Told to end, mpirun can sleep longer than the job is left to live; what counts has been done.
+            job_status=0
+            return
+        else
+            sleep 0.2 &
+            wait "$!"
+        fi
     done
     # A signal can end `wait` at the moment at which the launcher ends; 127: its status was given already.
     wait "$job_pid" 2>/dev/null
     again=$?
     [ "$again" -eq 127 ] || job_status=$again
     job_pid=''
-    [ -z "${job_alarm_pid-}" ] || kill "$job_alarm_pid" 2>/dev/null
 }
 
 # Puts the job back into the queue, unless that was done too often.
@@ -295,5 +302,6 @@ job_main() {
     job_say "starts on $(hostname -s): $job_ranks ranks, $site, run directory $run"
     job_alarm
     job_wait
+    [ -z "${job_alarm_pid-}" ] || kill "$job_alarm_pid" 2>/dev/null
     job_end
 }

@@ -139,7 +139,6 @@ NB_MODULE(_core, module) {
     failure_type = PyErr_NewException("libsumtree._core.Failure", nullptr, nullptr);
     module.attr("Failure") = nb::handle(failure_type);
     nb::register_exception_translator(translate_failure);
-    module.def("nothing", [](nb::handle, nb::handle) {}); // what a call with two arguments costs
     module.def("hold_for_fork", &hold_for_fork);
     module.def("release_after_fork", &release_after_fork);
     module.def("raise_as", &raise_as);

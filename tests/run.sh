@@ -9,6 +9,7 @@
 #   aarch64       the C tests for 64-bit ARM, cross-compiled, under qemu-user
 #   lint          formatters, linters and type checker
 #   jobs          the job templates on a private Slurm; needs root and apt; at most 5 minutes
+#   packaging     the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
 #   mutants       named faults, each of which must turn the suite red
 #   long          soaks, hundreds of kills, large trees, many seeds
 #
@@ -97,12 +98,31 @@ c_linters() {
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.c python/*.cpp tests/c/*.[ch] tests/instructions/*.c tests/packaging/*.c examples/c/*.c
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/instructions/*.c \
+        tests/packaging/*.c examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
-    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh tests/run.sh .ci/run
+    step 'rendered scripts' rendered_scripts
+    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh .ci/run
+}
+
+packaging_part() {
+    step 'set-up' environment_prepare test
+    step 'packaging tools' pip_install -r tests/packaging/requirements.txt
+    step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
+}
+
+# What `libsumtree jobs render` writes is shell, too.
+rendered_scripts() {
+    for scheduler in slurm pbs lsf; do
+        rendered=build/lint/$scheduler.sh
+        env -u LIBSUMTREE_JOBS "$python" -m libsumtree jobs render --scheduler "$scheduler" --site mpirun \
+            --output "$rendered" --run-dir "it's here" --directive='-x "a b"' apex --env "it's" >/dev/null ||
+            return 1
+        "$environment/bin/shellcheck" "$rendered" || return 1
+    done
 }
 
 mutants_part() {
@@ -216,27 +236,31 @@ jobs_prefix() {
 jobs_set_up() {
     jobs_system
     environment_prepare test
-    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
     jobs_prefix
 }
 
 jobs_part() {
     step 'set-up' jobs_set_up
-    step 'job tests' "$python" -m pytest -q tests/jobs
+    step 'job tests' "$python" -m pytest -q --durations=10 tests/jobs
+}
+
+jobs_long_set_up() {
+    jobs_set_up
+    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
 }
 
 long_part() {
     step 'set-up' prepare_with_mpi
     step 'long tests' "$python" -m pytest -q -m long tests/python tests/mpi
-    step 'set-up for jobs' jobs_set_up
+    step 'set-up for jobs' jobs_long_set_up
     step 'long tests of jobs' "$python" -m pytest -q -m long tests/jobs
 }
 
 part=${1-default}
 case $part in
-default | sanitize | instructions | threads | aarch64 | lint | jobs | mutants | long) ;;
+default | sanitize | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs packaging mutants long, or none"
     exit 2
     ;;
 esac

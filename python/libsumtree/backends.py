@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import warnings
 from functools import cache
@@ -87,13 +86,10 @@ def problem(name: str) -> str | None:
         One of `BACKENDS`.
     """
     try:
-        functions = c_functions(name)
+        library = open_backend(name)
+        return library.device_problem or None if name == "gpu" else None
     except BackendError as error:
         return str(error)
-    if name != "gpu" or functions.sumtree_device_count() > 0:
-        return None
-    text: bytes = functions.sumtree_device_problem()
-    return text.decode()
 
 
 def device_names() -> list[str]:
@@ -104,27 +100,8 @@ def device_names() -> list[str]:
     BackendError
         If it cannot be opened.
     """
-    functions = c_functions("gpu")
-    count: int = functions.sumtree_device_count()
-    return [functions.sumtree_device_name(device).decode() for device in range(count)]
-
-
-@cache
-def c_functions(name: str) -> ctypes.CDLL:
-    """Give the C functions of a backend: of its one library, which the binding has opened too.
-
-    Raises
-    ------
-    BackendError
-        As `open_backend`, which this comes after.
-    """
-    open_backend(name)
-    functions = ctypes.CDLL(str(library_path(name)))
-    texts = ("device_problem", "device_name", "vector_level", "vector_levels")
-    for function in texts:
-        getattr(functions, f"sumtree_{function}").restype = ctypes.c_char_p
-    functions.sumtree_select_vector_level.argtypes = [ctypes.c_char_p]
-    return functions
+    library = open_backend("gpu")
+    return [library.device_name(device) for device in range(library.device_count)]
 
 
 @cache

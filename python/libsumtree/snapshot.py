@@ -27,10 +27,12 @@ from .errors import CheckpointError
 Records = NDArray[Any]
 Datasets = Mapping[str, "Sequence[NDArray[Any]] | checkpoint.Stream"]
 
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 16 << 20
 ASIDE_BYTES = 64 << 20
-AHEAD_BYTES = 256 << 10
+AHEAD_BYTES = 4 << 20
 PATIENCE_SECONDS = 10.0
+TURN_SECONDS = 0.001
+_TURN_SLEEP = 20e-6
 _SPARSE_BYTES = 16  # a changed mass with its number
 
 
@@ -57,10 +59,12 @@ class Rows:
         self._aside_stop = first
         self._aside_most = max(1, aside_bytes // itemsize)
         self._ahead = AHEAD_BYTES // itemsize
+        self._piece = max(1, BLOCK_BYTES // itemsize)
         self._condition = threading.Condition()
         self._process = os.getpid()
         self._being_written = False
         self._given_up = False
+        self._turn_due = 0.0
 
     def spare(self, next_number: int) -> None:
         """Copy aside what will be overwritten when `next_number` is the next, or wait.
@@ -70,6 +74,7 @@ class Rows:
         """
         if os.getpid() != self._process:
             return  # a forked child: the writer is not its own
+        self.let_writer_run()
         doomed = min(self.stop, next_number - len(self._bytes))
         if doomed <= self._aside_stop and doomed <= self._next:
             return
@@ -84,9 +89,21 @@ class Rows:
                 elif not self._progress():
                     self._give_up()
 
+    def let_writer_run(self) -> None:
+        """Give the thread that writes a turn with the GIL, if the last was a while ago.
+
+        A thread that lets go of the GIL often, and only for a moment each time, has always taken it
+        again before one that waits for it has woken up, and keeps the interpreter from ever asking
+        for it on that one's behalf: it has to sleep now and then.
+        """
+        waits = self._being_written and not self._given_up
+        if waits and time.monotonic() >= self._turn_due:
+            time.sleep(_TURN_SLEEP)
+            self._turn_due = time.monotonic() + TURN_SECONDS
+
     def _set_aside(self, start: int, stop: int) -> None:
         while start < stop:
-            part = self._ring(start, stop).copy()
+            part = self._ring(start, stop)[: self._piece].copy()
             self._aside.append(part)
             start += len(part)
             self._aside_stop = start
@@ -112,36 +129,37 @@ class Rows:
         slot = start % len(self._bytes)
         return self._bytes[slot : slot + stop - start]
 
+    def begin(self) -> None:
+        """Take note that a thread has begun to write: it will take the rows before long."""
+        self._being_written = True
+
     def blocks(self) -> Iterator[Records]:
         """Yield the records, oldest first, in arrays that share their memory."""
         itemsize = self._bytes.shape[1]
-        staging = np.empty((max(1, BLOCK_BYTES // itemsize), itemsize), np.uint8)
-        self._being_written = True
+        most = max(1, BLOCK_BYTES // itemsize)
+        staging = np.empty((min(most, self.stop - self.first), itemsize), np.uint8)
+        self.begin()
         while self._next < self.stop:
             with self._condition:
-                count = self._take(staging)
+                rows = self._take(staging)
                 self._condition.notify_all()
-            rows = staging[:count]
             yield rows if self.dtype.names is None else rows.reshape(-1).view(self.dtype)
 
-    def _take(self, staging: NDArray[np.uint8]) -> int:
+    def _take(self, staging: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the next rows: what stands aside, or else a copy from the ring."""
         if self._given_up:
             raise CheckpointError(
                 f"nothing could be written for {PATIENCE_SECONDS:g} s while new transitions waited "
                 "for it: the checkpoint is given up"
             )
-        filled = 0
-        while filled < len(staging) and self._next < self.stop:
-            part = self._aside[0] if self._aside else self._ring(self._next, self.stop)
-            count = min(len(part), len(staging) - filled)
-            staging[filled : filled + count] = part[:count]
-            if self._aside:
-                self._aside.popleft()
-                if count < len(part):
-                    self._aside.appendleft(part[count:])
-            filled += count
-            self._next += count
-        return filled
+        if self._aside:
+            rows = self._aside.popleft()
+        else:
+            part = self._ring(self._next, self.stop)
+            rows = staging[: len(part)]
+            rows[:] = part[: len(rows)]
+        self._next += len(rows)
+        return rows
 
     def stream(self) -> checkpoint.Stream:
         """Return the dataset that holds the records."""
@@ -246,10 +264,11 @@ class Snapshot:
         Notes
         -----
         Memory: what is copied aside (`ASIDE_BYTES` at most while new transitions can wait), and
-        8 MiB.
+        16 MiB, or one record.
         """
         if not self._open:
             raise CheckpointError("this snapshot was closed, or written before")
+        self.rows.begin()
         try:
             header = checkpoint.write(
                 path,

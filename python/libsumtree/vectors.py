@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .backends import c_functions
+from . import _core
+from .backends import open_backend
 from .errors import BackendError
 
 
@@ -21,8 +22,7 @@ def vector_level(backend: str) -> str:
     BackendError
         If the backend cannot be opened.
     """
-    level: bytes = c_functions(backend).sumtree_vector_level()
-    return level.decode()
+    return open_backend(backend).vector_level
 
 
 def vector_levels(backend: str) -> list[str]:
@@ -33,8 +33,7 @@ def vector_levels(backend: str) -> list[str]:
     BackendError
         If the backend cannot be opened.
     """
-    levels: bytes = c_functions(backend).sumtree_vector_levels()
-    return levels.decode().split()
+    return open_backend(backend).vector_levels.split()
 
 
 def select_vector_level(backend: str, level: str) -> None:
@@ -45,9 +44,13 @@ def select_vector_level(backend: str, level: str) -> None:
     BackendError
         If the backend cannot be opened, or has no such level here.
     """
-    if c_functions(backend).sumtree_select_vector_level(level.encode()) != 0:
+    try:
+        open_backend(backend).select_vector_level(level)
+    except _core.Failure:
         known = ", ".join(vector_levels(backend))
-        raise BackendError(f"backend {backend!r} has no vector level {level!r} here, only {known}")
+        raise BackendError(
+            f"backend {backend!r} has no vector level {level!r} here, only {known}"
+        ) from None
 
 
 @contextmanager

@@ -15,6 +15,9 @@ function(sumtree_install_backend backend)
   if(SKBUILD)
     set_target_properties(${target} PROPERTIES NO_SONAME ON)
     install(TARGETS ${target} LIBRARY DESTINATION libsumtree/lib COMPONENT python)
+    if(backend STREQUAL "gpu" AND SUMTREE_BUNDLE_OPENACC)
+      sumtree_bundle_openacc(libsumtree/lib libsumtree_gpu.so python)
+    endif()
     return()
   endif()
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${backend} VERSION ${PROJECT_VERSION} SOVERSION
@@ -25,6 +28,9 @@ function(sumtree_install_backend backend)
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
             COMPONENT runtime
             NAMELINK_COMPONENT development)
+  if(backend STREQUAL "gpu" AND SUMTREE_BUNDLE_OPENACC)
+    sumtree_bundle_openacc(${CMAKE_INSTALL_LIBDIR} libsumtree_gpu.so.${PROJECT_VERSION} runtime)
+  endif()
   sumtree_install_pkgconfig(libsumtree-${backend} ${backend})
 endfunction()
 

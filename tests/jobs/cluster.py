@@ -26,11 +26,12 @@ class Job:
 
     cluster: Cluster
     number: str
+    name: str = "libsumtree"
 
     @property
     def log(self) -> str:
         """What the job has written so far."""
-        path = self.cluster.folder / f"libsumtree-{self.number}.log"
+        path = self.cluster.folder / f"{self.name}-{self.number}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     @property
@@ -129,9 +130,9 @@ class Cluster:
         assert done.returncode == 0, done.stderr
         return self.known(done.stdout)
 
-    def known(self, number: str) -> Job:
+    def known(self, number: str, name: str = "libsumtree") -> Job:
         """Return a job by its number; it is cancelled at the end."""
-        job = Job(self, number.strip())
+        job = Job(self, number.strip(), name)
         self.jobs.append(job)
         return job
 

@@ -38,13 +38,13 @@ AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 SlurmctldPort={port}
-FirstJobId={first}
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
+TmpFS={folder}/tmp.%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SwitchType=switch/none
@@ -120,8 +120,11 @@ class PrivateSlurm:
 
     def _start(self) -> None:
         self.folder.chmod(0o755)
-        for name in ("state", *(f"spool.{node}" for node in self.nodes())):
-            (self.folder / name).mkdir()
+        (self.folder / "state").mkdir()
+        for node in self.nodes():
+            (self.folder / f"spool.{node}").mkdir()
+            (self.folder / f"tmp.{node}").mkdir()
+            (self.folder / f"tmp.{node}").chmod(0o1777)
         self._configure()
         key, sock = self.folder / "munge.key", self.folder / "munge.socket"
         key.write_bytes(os.urandom(128))
@@ -154,16 +157,11 @@ class PrivateSlurm:
             host=host,
             folder=self.folder,
             port=ports[0],
-            first=1 + int.from_bytes(os.urandom(2)),  # PMIx names folders in /tmp by the job
             nodes="\n".join(lines),
             kill_wait=KILL_WAIT,
             grace=GRACE,
         )
         (self.folder / "slurm.conf").write_text(text)
-        pmix = self.folder / "pmix"
-        pmix.mkdir(mode=0o1777)
-        pmix.chmod(0o1777)
-        (self.folder / "mpi.conf").write_text(f"PMIxCliTmpDirBase={pmix}\n")
 
     def _daemon(self, name: str, program: str, command: list[str]) -> None:
         """Start a daemon, which puts itself into the background, and note its process id."""

@@ -70,7 +70,7 @@ def test_a_set_up_that_fails_and_a_launcher_that_hangs(cluster: Cluster) -> None
 
 
 def test_submit_is_a_dry_run_unless_told(cluster: Cluster) -> None:
-    program = "apex --steps 3000 --samples-per-insert 4"
+    program = "apex --steps 3000 --samples-per-insert 16 --batch-size 128"
     line = f"libsumtree jobs submit --site srun-pmix --ranks {RANKS} --name quick {{}} {program}"
     dry = cluster.login(line.format(""))
     assert dry.returncode == 0, dry
@@ -79,10 +79,9 @@ def test_submit_is_a_dry_run_unless_told(cluster: Cluster) -> None:
     done = cluster.login(line.format("--really"))
     number = re.fullmatch(r"Submitted batch job (\d+)\n", done.stdout)
     assert number, done
-    job = cluster.known(number[1])
-    assert job.ended() == ("COMPLETED", 0)
-    log = (cluster.folder / f"quick-{job.number}.log").read_text()
-    assert log.endswith(f"libsumtree: job {job.number}.0: finished\n")
+    job = cluster.known(number[1], "quick")
+    assert job.ended() == ("COMPLETED", 0), job.log
+    assert job.log.endswith(f"libsumtree: job {job.number}.0: finished\n")
 
 
 AGENT = """\

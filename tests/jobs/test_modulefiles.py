@@ -30,7 +30,7 @@ def modules(request: pytest.FixtureRequest, environment_modules: str) -> str:
 def run(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-c", script],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        env={"PATH": "/usr/bin:/bin", "HOME": "/dev/null"},
         capture_output=True,
         text=True,
     )

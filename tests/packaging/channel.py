@@ -1,8 +1,9 @@
 """An offline conda channel with what the recipe asks for, made of what this environment holds.
 
-Real: Python, and every distribution that is installed here (NumPy, h5py, mpi4py, MPICH, CMake, ninja,
-pip ...). Stand-ins: the machine's GCC under conda's names, with the variables that conda's activation
-sets, and its run-time libraries. What it cannot show is how conda-forge's own compilers build.
+Real: Python, and every distribution that is installed here (NumPy, h5py, mpi4py, MPICH, CMake,
+ninja, pip ...). Stand-ins: the machine's GCC under conda's names, with the variables that conda's
+activation sets, and its run-time libraries. What it cannot show is how conda-forge's own compilers
+build.
 """
 
 from __future__ import annotations
@@ -32,17 +33,28 @@ MINOR = "{}.{}".format(*sys.version_info)
 TAG = "cp{}{}".format(*sys.version_info)
 
 # What the recipe names, and what its tests need; their own requirements follow.
-DISTRIBUTIONS = ("cmake", "ninja", "pip", "scikit-build-core", "nanobind", "numpy", "h5py", "mpi4py")
+DISTRIBUTIONS = (
+    "cmake",
+    "ninja",
+    "pip",
+    "scikit-build-core",
+    "nanobind",
+    "numpy",
+    "h5py",
+    "mpi4py",
+)
 
 ACTIVATION = """\
 if [ "${{CONDA_BUILD:-0}}" = 1 ]; then prefix=$PREFIX; else prefix=$CONDA_PREFIX; fi
 export CC=$CONDA_PREFIX/bin/{host}-cc CXX=$CONDA_PREFIX/bin/{host}-c++
 export CPPFLAGS="-DNDEBUG -D_FORTIFY_SOURCE=2 -O2 -isystem $prefix/include"
-export CFLAGS="-ftree-vectorize -fPIC -fstack-protector-strong -fno-plt -O2 -pipe -isystem $prefix/include"
+export CFLAGS="-ftree-vectorize -fPIC -fstack-protector-strong -fno-plt -O2 -pipe"
+export CFLAGS="$CFLAGS -isystem $prefix/include"
 export CXXFLAGS="$CFLAGS"
-export LDFLAGS="-Wl,-O2 -Wl,--as-needed -Wl,-z,relro -Wl,-z,now -Wl,--disable-new-dtags -Wl,--gc-sections \
--Wl,-rpath,$prefix/lib -L$prefix/lib"
-export CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$prefix -DCMAKE_INSTALL_LIBDIR=lib"
+export LDFLAGS="-Wl,-O2 -Wl,--as-needed -Wl,-z,relro -Wl,-z,now -Wl,--disable-new-dtags"
+export LDFLAGS="$LDFLAGS -Wl,--gc-sections -Wl,-rpath,$prefix/lib -L$prefix/lib"
+export CMAKE_ARGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$prefix"
+export CMAKE_ARGS="$CMAKE_ARGS -DCMAKE_INSTALL_LIBDIR=lib"
 export CMAKE_PREFIX_PATH="$prefix" CONDA_BUILD_SYSROOT="$CONDA_PREFIX/{host}/sysroot"
 """
 
@@ -129,7 +141,7 @@ class Channel:
 
 def _path_entry(path: Path, name: str, placeholder: str | None) -> dict[str, object]:
     if path.is_symlink():
-        return {"_path": name, "path_type": "softlink", "sha256": "", "size_in_bytes": 0}
+        return {"_path": name, "path_type": "softlink"}
     content = path.read_bytes()
     entry: dict[str, object] = {
         "_path": name,
@@ -157,15 +169,18 @@ def add_python(channel: Channel) -> None:
         sysconfig.get_path("purelib", "posix_prefix")
     ):
         raise RuntimeError(
-            f"{sys.base_prefix} holds Debian's Python, which installs elsewhere than conda's does: run "
-            "the packaging tests with another one, such as pyenv's"
+            f"{sys.base_prefix} holds Debian's Python, which installs elsewhere than conda's does: "
+            "run the packaging tests with another one, such as pyenv's"
         )
     base, root = Path(sys.base_prefix), channel.stage("python")
     library = root / f"lib/python{MINOR}"
     left_out = ("site-packages", "test", "tests", "__pycache__", "idlelib", "turtledemo", "*.a")
     left_out += ("ensurepip", "tkinter", "lib2to3", "pydoc_data")
     shutil.copytree(
-        base / f"lib/python{MINOR}", library, symlinks=True, ignore=shutil.ignore_patterns(*left_out)
+        base / f"lib/python{MINOR}",
+        library,
+        symlinks=True,
+        ignore=shutil.ignore_patterns(*left_out),
     )
     (library / "site-packages").mkdir()
     (library / "site-packages/README.txt").write_text("packages\n")
@@ -182,7 +197,15 @@ def add_python(channel: Channel) -> None:
     build = f"0_{'cpython' if sys.version_info < (3, 13) else TAG}"
     abi = f"python_abi {MINOR}.* *_{TAG}"
     channel.add(
-        Package("python_abi", MINOR, f"8_{TAG}", channel.stage("abi"), [], [f"python {MINOR}.*"], noarch=True)
+        Package(
+            "python_abi",
+            MINOR,
+            f"8_{TAG}",
+            channel.stage("abi"),
+            [],
+            [f"python {MINOR}.*"],
+            noarch=True,
+        )
     )
     channel.add(
         Package(
@@ -203,7 +226,9 @@ def add_distribution(channel: Channel, name: str, done: set[str]) -> None:
     for text in found.requires or ():
         need = Requirement(text)
         if need.marker is None or need.marker.evaluate({"extra": ""}):
-            depends.append(f"{canonicalize_name(need.name)} {need.specifier}".replace("~=", ">=").strip())
+            depends.append(
+                f"{canonicalize_name(need.name)} {need.specifier}".replace("~=", ">=").strip()
+            )
             add_distribution(channel, canonicalize_name(need.name), done)
     if name == "mpi4py":
         depends.append("mpich")
@@ -211,9 +236,7 @@ def add_distribution(channel: Channel, name: str, done: set[str]) -> None:
     _copy_distribution(name, root)
     if name in ("cmake", "ninja", "mpich"):
         depends = []
-    channel.add(
-        Package(name, found.version, f"py{TAG}_0", root, depends, placeholder=sys.prefix)
-    )
+    channel.add(Package(name, found.version, f"py{TAG}_0", root, depends, placeholder=sys.prefix))
 
 
 def _copy_distribution(name: str, root: Path) -> None:
@@ -237,7 +260,9 @@ def _copy_distribution(name: str, root: Path) -> None:
 
 
 def _from_compiler(name: str) -> Path:
-    found = subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
+    )
     return Path(found.stdout.strip()).resolve()
 
 
@@ -278,7 +303,9 @@ def add_compilers(channel: Channel, version: str, glibc: str) -> None:
             script = root / "etc/conda/activate.d/activate-gcc.sh"
             script.write_text(ACTIVATION.format(host=HOST))
         depends = ["sysroot_" + SUBDIR] if package == "gcc" else ["gcc_" + SUBDIR]
-        exports = {"strong": [f"libgcc >={version}", *([f"libstdcxx >={version}"] * (package == "gxx"))]}
+        exports = {
+            "strong": [f"libgcc >={version}", *([f"libstdcxx >={version}"] * (package == "gxx"))]
+        }
         name = f"{package}_{SUBDIR}"
         channel.add(Package(name, f"{version}.0.0", "0", root, depends, run_exports=exports))
     root = channel.stage("sysroot")

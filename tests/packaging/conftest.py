@@ -27,7 +27,7 @@ def checkout() -> Path:
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Run a command with the tools of this environment; what it prints, or a failure that shows it."""
+    """Run a command with this environment's tools; what it prints, or a failure that shows it."""
 
     def run(*command: object, fails: bool = False, **options: Any) -> str:
         environment = {**os.environ, **options.pop("env", {})}

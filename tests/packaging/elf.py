@@ -87,5 +87,7 @@ def paths_inside(folder: Path, *paths: str) -> list[str]:
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
-            complaints += [f"{path.name} names {name}" for name in paths if name.encode() in content]
+            complaints += [
+                f"{path.name} names {name}" for name in paths if name.encode() in content
+            ]
     return complaints

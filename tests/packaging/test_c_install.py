@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import elf
 import pytest
+
+import elf
 from conftest import Run
 
 BACKENDS = ("cpu", "multicore")
@@ -61,7 +62,11 @@ def test_components(run: Run, tree: Path, tmp_path: Path) -> None:
     libraries = {
         f"lib/libsumtree_{backend}.so.{number}" for backend in BACKENDS for number in (abi, version)
     }
-    assert contents(tmp_path / "runtime") == libraries
+    modulefiles = {f"share/modulefiles/libsumtree/{version}{end}" for end in ("", ".lua")}
+    runtime = contents(tmp_path / "runtime")
+    jobs = {name for name in runtime if name.startswith("share/libsumtree/jobs/")}
+    assert jobs
+    assert runtime - jobs == libraries | modulefiles
     development = {
         "include/sumtree.h",
         "lib/pkgconfig/libsumtree.pc",
@@ -84,20 +89,26 @@ def test_soname_is_the_abi_version(installed: Path) -> None:
 def test_nothing_names_a_place(installed: Path, tree: Path) -> None:
     assert len(elf.libraries(installed)) == len(BACKENDS)
     assert elf.absolute_rpaths(installed) == []
+    shutil.rmtree(installed / "share/modulefiles")  # they name the prefix, for copies elsewhere
     assert elf.paths_inside(installed, str(tree.parent), str(installed.parent)) == []
 
 
 @pytest.mark.parametrize("module", ["libsumtree", *(f"libsumtree-{b}" for b in BACKENDS)])
-def test_pkg_config(
-    run: Run, installed: Path, checkout: Path, tmp_path: Path, module: str
-) -> None:
+def test_pkg_config(run: Run, installed: Path, checkout: Path, tmp_path: Path, module: str) -> None:
     folder = next(installed.rglob("libsumtree.pc")).parent
     flags = run(
         "pkgconf", "--cflags", "--libs", module, env={"PKG_CONFIG_PATH": str(folder)}
     ).replace("\\ ", "\0")
     arguments = [flag.replace("\0", " ") for flag in flags.split()]
     program = tmp_path / "draw"
-    run("cc", checkout / "examples/c/draw.c", *arguments, f"-Wl,-rpath,{folder.parent}", "-o", program)
+    run(
+        "cc",
+        checkout / "examples/c/draw.c",
+        *arguments,
+        f"-Wl,-rpath,{folder.parent}",
+        "-o",
+        program,
+    )
     backend = module.removeprefix("libsumtree").removeprefix("-") or "cpu"
     assert run(program).startswith(f"backend {backend}, total 499500\n")
 
@@ -133,15 +144,18 @@ def test_an_option_that_does_not_exist(run: Run, checkout: Path, tmp_path: Path)
 
 
 def test_an_absolute_library_folder_is_refused(run: Run, checkout: Path, tmp_path: Path) -> None:
-    said = run("cmake", "-S", checkout, "-B", tmp_path, "-DCMAKE_INSTALL_LIBDIR=/opt/lib", fails=True)
+    said = run(
+        "cmake", "-S", checkout, "-B", tmp_path, "-DCMAKE_INSTALL_LIBDIR=/opt/lib", fails=True
+    )
     assert "must be relative to the prefix" in " ".join(said.split())
 
 
 def test_two_builds_give_identical_files(
     run: Run, build: Callable[[str], Path], tree: Path, tmp_path: Path
 ) -> None:
-    run("cmake", "--install", tree, "--prefix", tmp_path / "one")
-    run("cmake", "--install", build("another-name"), "--prefix", tmp_path / "two")
+    for name, folder in (("one", tree), ("two", build("another-name"))):
+        destination = {"DESTDIR": str(tmp_path / name)}
+        run("cmake", "--install", folder, "--prefix", "/opt/libsumtree", env=destination)
     one, two = (
         {str(p.relative_to(prefix)): p.read_bytes() for p in prefix.rglob("*") if p.is_file()}
         for prefix in (tmp_path / "one", tmp_path / "two")

@@ -20,7 +20,9 @@ def test_versions(checkout: Path, version: str) -> None:
     assert recipe["context"]["version"] == version
     assert yaml.safe_load((checkout / "CITATION.cff").read_text())["version"] == version
     minor = ".".join(version.split(".")[:2])
-    assert f"find_package(libsumtree {minor} " in (checkout / "examples/c/CMakeLists.txt").read_text()
+    assert (
+        f"find_package(libsumtree {minor} " in (checkout / "examples/c/CMakeLists.txt").read_text()
+    )
 
 
 def test_spack_releases_exist(checkout: Path, version: str) -> None:

@@ -10,8 +10,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import elf
 import pytest
+
+import elf
 from conftest import Run
 
 PIP = (sys.executable, "-m", "pip", "--no-input")
@@ -68,7 +69,11 @@ def test_sdist_holds_what_every_way_in_needs(source: Path, unpacked: Path) -> No
 
     expected = {name for name in names(source) if not name.startswith(".ci/")}
     assert names(unpacked) == expected | {"PKG-INFO"}
-    for way in ("conda-recipe/recipe.yaml", "spack/spack_repo/libsumtree/repo.yaml", "src/sumtree.h"):
+    for way in (
+        "conda-recipe/recipe.yaml",
+        "spack/spack_repo/libsumtree/repo.yaml",
+        "src/sumtree.h",
+    ):
         assert way in expected
 
 

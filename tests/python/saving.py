@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ RECORD = np.dtype([("observation", "<f4", (4,)), ("action", "<i8"), ("label", "U
 CAPACITY = 20_000
 FULL_EVERY = 4
 KEEP = 2
+MOST_STEPS = 200  # of one save: more would change so much that every file is full
 
 
 def new_buffer() -> st.PrioritizedReplayBuffer:
@@ -63,8 +65,11 @@ def run(folder_name: str, log_name: str) -> None:
         os.write(log, b"begun\n")
         saved = number
         while not saving.done:
-            step(buffer, number)
-            number += 1
+            if number < saved + MOST_STEPS:
+                step(buffer, number)
+                number += 1
+            else:
+                time.sleep(0.0005)
         folder.finish(saving)
         os.write(log, b"saved %d\n" % saved)
         step(buffer, number)

@@ -26,6 +26,7 @@ LAYERS = [
     ["vectors"],
     ["devices", "device_arrays"],
     ["failures"],
+    ["leaves"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],

@@ -121,7 +121,11 @@ def test_a_save_under_load_is_of_one_instant(
     assert buffer._snapshots == [] or not buffer._snapshots[0].open
 
 
-def test_what_stands_aside_is_bounded_while_a_thread_writes() -> None:
+def test_what_stands_aside_is_bounded_while_a_thread_writes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(snapshot, "BLOCK_BYTES", 10 * RECORD.itemsize)
+    monkeypatch.setattr(snapshot, "AHEAD_BYTES", 30 * RECORD.itemsize)
     buffer = Buffer(1000, RECORD, seed=0)
     add(buffer, 1000)
     taken = buffer.snapshot(aside_bytes=100 * RECORD.itemsize)
@@ -129,8 +133,9 @@ def test_what_stands_aside_is_bounded_while_a_thread_writes() -> None:
 
     def slow() -> None:
         nonlocal most
-        for part in iter_rows(taken.rows, 10):
-            most = max(most, sum(map(len, taken.rows._aside)))
+        for part in taken.rows.blocks():
+            with taken.rows._condition:
+                most = max(most, sum(map(len, taken.rows._aside)))
             assert len(part) <= 10
             time.sleep(0.0005)
 
@@ -142,14 +147,6 @@ def test_what_stands_aside_is_bounded_while_a_thread_writes() -> None:
         add(buffer, 90)
     writer.join()
     assert 0 < most <= 100
-
-
-def iter_rows(part: snapshot.Rows, count: int) -> Any:
-    before, snapshot.BLOCK_BYTES = snapshot.BLOCK_BYTES, count * RECORD.itemsize
-    try:
-        yield from part.blocks()
-    finally:
-        snapshot.BLOCK_BYTES = before
 
 
 def test_a_writer_that_hangs_is_given_up_and_intake_goes_on(

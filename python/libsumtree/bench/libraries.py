@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arguments import Doubles, Indices
-from ..backends import c_functions, library_path, open_backend
+from ..backends import library_path, open_backend
 from ..errors import BenchmarkError
 from .racing import Updates
 
@@ -52,6 +52,19 @@ class Library:
         build.restype = ctypes.c_char_p
         text: bytes = build()
         return text.decode()
+
+
+@cache
+def c_functions(name: str) -> ctypes.CDLL:
+    """Give the C functions of a backend: of its one library, which the binding has opened too.
+
+    Raises
+    ------
+    BackendError
+        As `open_backend`, which this comes after.
+    """
+    open_backend(name)
+    return ctypes.CDLL(str(library_path(name)))
 
 
 def _open_classic() -> ctypes.CDLL:

@@ -214,6 +214,8 @@ def heading(report: Report) -> str:
 def summary(report: Report) -> str:
     """Say in one line how many aims are met, and which are not."""
     aimed = [(table, row) for table in report.tables for row in table.rows if row.aim is not None]
+    if not aimed:
+        return "no aims in these tables"
     missed = [
         f"{table.name} {row.operation} {row.batch} ({row.ratio:.2f})"
         for table, row in aimed

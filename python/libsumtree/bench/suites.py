@@ -15,6 +15,7 @@ from .trees import (
     classic_table,
     descents_table,
     fused_table,
+    itself_table,
     multicore_table,
     sweep_table,
 )
@@ -91,6 +92,7 @@ TREE = Suite(
     "tree",
     "the trees: classic strategies, fused planes, descents, threads, Python",
     {
+        "itself": _alone(itself_table),
         "classic": _alone(classic_table),
         "sweep": _alone(sweep_table),
         "fused": _alone(fused_table),

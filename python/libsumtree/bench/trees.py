@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from .. import machine, reference, tree
 from ..arguments import Doubles, Indices
-from ..backends import c_functions, installed
+from ..backends import installed
 from ..errors import BenchmarkError, BenchmarkUnavailableError
 from ..vectors import at_vector_level, vector_levels
-from .libraries import CLASSIC, PLANES, CFind, CTree, CUpdate
+from .libraries import CLASSIC, PLANES, CFind, CTree, CUpdate, c_functions
 from .racing import Contestant, Limits, Updates, batches_of, race, random_updates
 from .report import Aim, Row, Table, row_of
 
@@ -27,6 +27,7 @@ FUSED_AIMS = {512: 2.5}
 DESCENT_BATCHES = (1, 8, 50, 512, 2048, 32768)
 BASELINE_AIMS = {512: 3.0}
 WIDEST_AIMS = {512: 4.5}
+ITSELF_BATCHES = (1, 8, 512, 32768)
 THREADS = 2
 THREADED_BATCHES = (1, 8, 64, 512, 1024, 2048, 4096, 8192, 32768, 131072)
 THREADED_AIMS = {32768: 1.6}
@@ -102,8 +103,8 @@ def classic_table(setting: Setting) -> Table:
         "classic",
         f"Updates of a sum tree of {setting.leaves:,} leaves",
         f"{REBUILD} recomputes every node, {EACH} climbs once for each leaf; {PYTHON} is "
-        "libsumtree.reference. All check their input; nodes were equal bit for bit afterwards. The "
-        f"ratio is to the better of {EACH} and {REBUILD}.",
+        "libsumtree.reference, from an empty tree on. All check their input; nodes were equal bit "
+        f"for bit afterwards. The ratio is to the better of {EACH} and {REBUILD}.",
         rows,
     )
 
@@ -189,6 +190,30 @@ def multicore_table(setting: Setting) -> Table:
         f"multicore with {THREADS} threads, trees of {setting.leaves:,} leaves",
         "The ratio is to cpu. Nodes were equal bit for bit afterwards, and both found the same "
         "leaves in every round.",
+        rows,
+    )
+
+
+def itself_table(setting: Setting) -> Table:
+    """Compare cpu with itself: how far from 1 a ratio is when there is no difference."""
+    rng = setting.rng("itself")
+    names = ["libsumtree again", OURS]
+    rows: list[Row] = []
+    for kind in PLANES:
+        pair = [CUpdate(name, CTree("cpu", kind, setting.leaves)) for name in names]
+        _fill(rng, pair)
+        for count in setting.batches(ITSELF_BATCHES):
+            seconds = race(pair, _updates(rng, setting, count), setting.limits)
+            rows.append(row_of(f"{kind}.update", count, names, seconds, names[:1]))
+        total = float(pair[1].tree.nodes("sum")[1])
+        for count in setting.batches(ITSELF_BATCHES):
+            rows.append(_descents_row(f"{kind}.find", count, pair, total, rng, setting, None))
+        _check_trees(pair)
+    return Table(
+        "itself",
+        "The same contestant twice: what a ratio is worth on this machine",
+        "Two trees of the cpu backend. A ratio that differs from 1 by no more than these do says "
+        "nothing.",
         rows,
     )
 

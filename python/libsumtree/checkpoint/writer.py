@@ -279,7 +279,7 @@ def common_shape(name: str, arrays: Sequence[Array]) -> tuple[int, ...]:
 
 def _blocks_of(arrays: Sequence[Array]) -> Iterator[Array]:
     for array in arrays:
-        if array.ndim == 0:
+        if array.ndim == 0 or array.flags.c_contiguous:
             yield array
         else:
             for low, high in row_ranges(len(array), array.nbytes):
@@ -456,7 +456,7 @@ def _write_through(sink: _Sparse | _Direct, dataset: Any, source: Stream) -> Non
     for block in source.blocks():
         if source.shape == ():
             dataset[()] = block
-        else:
+        elif len(block):
             dataset[start : start + len(block)] = block
             start += len(block)
         sink.check()
@@ -472,29 +472,27 @@ def _fill(descriptor: int, length: int, placed: Sequence[tuple[int, Stream]]) ->
     with ThreadPoolExecutor(1, "libsumtree-digest") as other:
         for offset, source in placed:
             _take_in(hasher, descriptor, position, offset)
-            position = offset
+            begun = position = offset
             for block in source.blocks():
                 data = block.reshape(-1).view(np.uint8)
-                if data.nbytes < _SMALL_BYTES:
-                    hasher.update(data.data)
+                hashed = other.submit(_begin_and_hash, descriptor, begun, position, hasher, data)
+                try:
                     write_all(descriptor, data, position)
-                else:
-                    _write_and_hash(other, hasher, descriptor, data, position)
-                position += data.nbytes
+                finally:
+                    hashed.result()
+                begun, position = position, position + data.nbytes
     _take_in(hasher, descriptor, position, length)
     return hasher.hexdigest()
 
 
-def _write_and_hash(
-    other: ThreadPoolExecutor, hasher: Any, descriptor: int, data: Array, position: int
-) -> None:
-    hashed = other.submit(hasher.update, data.data)
-    try:
-        write_all(descriptor, data, position)
-        # Has the kernel begin to write now, and keeps the page cache for others.
-        os.posix_fadvise(descriptor, position, data.nbytes, os.POSIX_FADV_DONTNEED)
-    finally:
-        hashed.result()
+def _begin_and_hash(descriptor: int, start: int, stop: int, hasher: Any, data: Array) -> None:
+    """Have the kernel write start .. stop to the disk from now on; put `data` into the digest.
+
+    The pages need not stay in memory either, which leaves the page cache to others.
+    """
+    if start < stop:
+        os.posix_fadvise(descriptor, start, stop - start, os.POSIX_FADV_DONTNEED)
+    hasher.update(data.data)
 
 
 def _take_in(hasher: Any, descriptor: int, start: int, stop: int) -> None:

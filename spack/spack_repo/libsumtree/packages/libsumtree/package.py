@@ -2,10 +2,9 @@
 
 import os
 
+from spack.package import *
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
-
-from spack.package import *
 
 
 class Libsumtree(CMakePackage):
@@ -36,6 +35,7 @@ class Libsumtree(CMakePackage):
     depends_on("c", type="build")
     depends_on("cmake@3.20:", type="build")
     depends_on("llvm-openmp", type="link", when="+multicore %c=llvm")
+    depends_on("patchelf@0.18:", type="build", when="+gpu %c=gcc")
 
     requires("platform=linux", msg="libsumtree runs on Linux only")
     requires(
@@ -63,6 +63,8 @@ class Libsumtree(CMakePackage):
             # clang's OpenMP library is another package's
             self.define("CMAKE_INSTALL_RPATH_USE_LINK_PATH", True),
         ]
+        if self.bundles_openacc:
+            arguments.append(self.define("SUMTREE_BUNDLE_OPENACC", True))
         if self.gpu_arch:
             arguments.append(self.define("SUMTREE_GPU_ARCH", self.gpu_arch))
         return arguments
@@ -70,6 +72,11 @@ class Libsumtree(CMakePackage):
     @property
     def backends(self):
         return ["cpu"] + [name for name in ("multicore", "gpu") if f"+{name}" in self.spec]
+
+    @property
+    def bundles_openacc(self):
+        """gcc-runtime lacks the part of gcc's OpenACC that talks to GPUs: it comes with us"""
+        return self.spec.satisfies("+gpu %c=gcc")
 
     @property
     def gpu_arch(self):

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
+from spack.package import *
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 from spack_repo.builtin.build_systems.python import PythonPackage
-
-from spack.package import *
 
 
 class PyLibsumtree(PythonPackage):
@@ -38,6 +37,7 @@ class PyLibsumtree(PythonPackage):
     depends_on("py-scikit-build-core@0.11: +pyproject", type="build")
     depends_on("py-nanobind@2.2:", type="build")
     depends_on("llvm-openmp", type="link", when="+multicore %c=llvm")
+    depends_on("patchelf@0.18:", type="build", when="+gpu %c=gcc")
 
     with default_args(type=("build", "run")):
         depends_on("python@3.11:")
@@ -78,6 +78,8 @@ class PyLibsumtree(PythonPackage):
             # clang's OpenMP library is another package's
             "cmake.define.CMAKE_INSTALL_RPATH_USE_LINK_PATH": "ON",
         }
+        if self.bundles_openacc:
+            settings["cmake.define.SUMTREE_BUNDLE_OPENACC"] = "ON"
         if self.gpu_arch:
             settings["cmake.define.SUMTREE_GPU_ARCH"] = self.gpu_arch
         return settings
@@ -85,6 +87,11 @@ class PyLibsumtree(PythonPackage):
     @property
     def backends(self):
         return ["cpu"] + [name for name in ("multicore", "gpu") if f"+{name}" in self.spec]
+
+    @property
+    def bundles_openacc(self):
+        """gcc-runtime lacks the part of gcc's OpenACC that talks to GPUs: it comes with us"""
+        return self.spec.satisfies("+gpu %c=gcc")
 
     @property
     def gpu_arch(self):
