@@ -280,6 +280,11 @@ static void update_short(device *at, sumtree_t *tree, device_call *call) {
 /* The batch's part from `offset` on: PART elements or what is left. */
 static int64_t part_of(int64_t count, int64_t offset) { return count - offset < PART ? count - offset : PART; }
 
+/* The same of a batch in device memory. */
+static int64_t launch_of(int64_t count, int64_t offset) {
+    return count - offset < LAUNCH_MOST ? count - offset : LAUNCH_MOST;
+}
+
 static void update_part(device *at, sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
                         int64_t mass_step) {
     device_call call = long_call(at, tree, 0, tree->padded - 1);
@@ -336,14 +341,14 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
     return device_leave();
 }
 
-/* Checks parts of a batch too long for tags, before any is written. */
+/* Checks a batch that one launch does not take, before any leaf is written. */
 static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t count, const device_call *whole,
                                   int64_t *position) {
-    for (int64_t offset = 0; offset < count; offset += TAGS_MOST) {
+    for (int64_t offset = 0; offset < count; offset += LAUNCH_MOST) {
         device_call call = *whole;
         call.tags = NULL;
         call.offset = offset;
-        call.count = count - offset < TAGS_MOST ? count - offset : TAGS_MOST;
+        call.count = launch_of(count, offset);
         call.indices += offset;
         call.values += offset * call.step;
         send_call(at, &call);
@@ -359,13 +364,13 @@ static sumtree_status update_long(device *at, sumtree_t *tree, int64_t count, de
     const device_call whole = call;
     at->reply->faulty = 0;
     /* What a failed check leaves in the block is lost when the block is sent again. */
-    if (count > TAGS_MOST || call.levels > REST_MOST) {
+    if (count > LAUNCH_MOST || call.levels > REST_MOST) {
         const sumtree_status status = check_parts(at, tree, count, &whole, position);
         if (status != SUMTREE_OK) return status;
     }
-    for (int64_t offset = 0; offset < count; offset += TAGS_MOST) {
+    for (int64_t offset = 0; offset < count; offset += LAUNCH_MOST) {
         call = whole;
-        call.count = count - offset < TAGS_MOST ? count - offset : TAGS_MOST;
+        call.count = launch_of(count, offset);
         call.indices += offset;
         call.values += offset * call.step;
         send_call(at, &call);
@@ -498,8 +503,13 @@ sumtree_status kernel_device_find(const sumtree_t *tree, int64_t count, const do
                                   int64_t *indices, int64_t *position) {
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
-    device_call call = find_call(at, tree, count, targets, side, indices);
-    return leave_with(run_draws(at, tree, &call, NULL, position));
+    sumtree_status status = SUMTREE_OK;
+    for (int64_t offset = 0; offset < count && status == SUMTREE_OK; offset += LAUNCH_MOST) {
+        device_call call = find_call(at, tree, launch_of(count, offset), targets + offset, side, indices + offset);
+        call.offset = offset;
+        status = run_draws(at, tree, &call, NULL, position);
+    }
+    return leave_with(status);
 }
 
 /* Draws offset .. offset + count - 1 of a batch; arrays that devices reach. */
@@ -579,7 +589,12 @@ sumtree_status kernel_device_sample(const sumtree_t *tree, sumtree_philox *rng, 
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
     const device_call request = sample_call(at, tree, rng, count, beta, stratified);
-    return leave_sampled(sample_part(at, tree, &request, 0, count, indices, masses, weights), rng, count);
+    sumtree_status status = SUMTREE_OK;
+    for (int64_t offset = 0; offset < count && status == SUMTREE_OK; offset += LAUNCH_MOST) {
+        status = sample_part(at, tree, &request, offset, launch_of(count, offset), indices + offset, masses + offset,
+                             weights + offset);
+    }
+    return leave_sampled(status, rng, count);
 }
 
 /* ---- reductions --------------------------------------------------------------------------------------------------- */

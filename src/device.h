@@ -30,8 +30,8 @@ enum {
 /* Long batches from host memory travel in parts of this many elements. */
 static const int64_t PART = (int64_t)1 << 20;
 
-/* Tags number the elements of a batch: longer ones are taken in parts of this many. */
-static const int64_t TAGS_MOST = (int64_t)1 << 30;
+/* Kernels number the elements of a batch by int32: longer ones in device memory are taken in parts of this many. */
+static const int64_t LAUNCH_MOST = (int64_t)1 << 30;
 
 /* No element is bad, no node unsound. */
 static const int64_t NOWHERE = INT64_MAX;

@@ -150,6 +150,19 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves
     raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, sums);
 }
 
+/* The same over eight leaves whose values are v. */
+PARALLEL_ROUTINE SUMTREE_INLINE void raise_over_leaves(const sumtree_t *tree, int64_t p, eight v) {
+    if (tree->kind == SUMTREE_KIND_MIN) {
+        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, v);
+        return;
+    }
+    if (tree->kind == SUMTREE_KIND_PRIORITY) {
+        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, positives(v));
+        raise_plane(tree->max, SUMTREE_PLANE_MAX, p, v);
+    }
+    raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, v);
+}
+
 /* ---- opening and making ------------------------------------------------------------------------------------------- */
 
 /* Proves that kernels run on the device: `declared` is written there, and nowhere else. */
@@ -227,11 +240,14 @@ void launch_owners(device_block *there) {
                     given[place] = stored(tree->kind, value);
                 }
             }
-            (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
             const bool good = bad_index == NOWHERE && bad_value == NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t j = 0; j < own; ++j) {
-                if (good && tags[owned[j]] == places[j]) leaf[owned[j]] = given[j];
+            for (int32_t j = 0; j <= own; ++j) {
+                if (j == own) {
+                    (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
+                } else if (good && tags[owned[j]] == places[j]) {
+                    leaf[owned[j]] = given[j];
+                }
             }
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t s = 0; s < steps; ++s) {
@@ -298,19 +314,42 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool is_good(const device_call *call) {
     return call->bad_index == NOWHERE && call->bad_value == NOWHERE;
 }
 
-/* Leaf `index` of a long update: what its tag says, or its place in a range. */
+/* The place in a long update that leaf `index` is given its value from, by its tag or by its place in a range; -1: none. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t place_of(const device_call *call, int64_t index) {
+    if (call->indices != NULL) return call->tags[index];
+    const int64_t place = index - call->start;
+    return place >= 0 && place < call->count ? place : -1;
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE double renewed(const device_call *call, bool good, int64_t place, double old) {
+    return good && place >= 0 ? stored(call->tree.kind, call->values[place * call->step]) : old;
+}
+
 PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool good, int64_t index) {
-    double *const leaf = leaves(&call->tree);
-    int64_t place;
-    if (call->indices == NULL) {
-        place = index - call->start;
-    } else {
-        place = call->tags[index];
-        if (place >= 0) call->tags[index] = -1;
-    }
-    if (good && place >= 0 && place < call->count) {
-        leaf[index] = stored(call->tree.kind, call->values[place * call->step]);
-    }
+    double *const leaf = leaves(&call->tree) + index;
+    const int64_t place = place_of(call, index);
+    if (place < 0) return;
+    *leaf = renewed(call, good, place, *leaf);
+    if (call->indices != NULL) call->tags[index] = -1;
+}
+
+/* Eight leaves and the three levels above them. All places are read before any value, and all values before a store, to
+ * wait for each together. */
+PARALLEL_ROUTINE SUMTREE_INLINE void write_eight(const device_call *call, bool good, int64_t eighth) {
+    const int64_t first = 8 * eighth;
+    double *const leaf = leaves(&call->tree) + first;
+    const eight old = eight_at(leaf);
+    const int64_t a = place_of(call, first), b = place_of(call, first + 1), c = place_of(call, first + 2);
+    const int64_t d = place_of(call, first + 3), e = place_of(call, first + 4), f = place_of(call, first + 5);
+    const int64_t g = place_of(call, first + 6), h = place_of(call, first + 7);
+    const eight v = {renewed(call, good, a, old.a), renewed(call, good, b, old.b), renewed(call, good, c, old.c),
+                     renewed(call, good, d, old.d), renewed(call, good, e, old.e), renewed(call, good, f, old.f),
+                     renewed(call, good, g, old.g), renewed(call, good, h, old.h)};
+    raise_over_leaves(&call->tree, (call->tree.padded >> 3) + eighth, v);
+    if ((a & b & c & d & e & f & g & h) == -1) return;
+    leaf[0] = v.a, leaf[1] = v.b, leaf[2] = v.c, leaf[3] = v.d;
+    leaf[4] = v.e, leaf[5] = v.f, leaf[6] = v.g, leaf[7] = v.h;
+    for (int64_t i = first; call->indices != NULL && i < first + 8; ++i) call->tags[i] = -1;
 }
 
 /* A whole tree of less than CROWNED leaves. */
@@ -348,9 +387,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
             for (int64_t i = 0; i < PASS / 8; ++i) {
-                const int64_t eighth = block * (PASS / 8) + i;
-                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
-                raise(tree, true, (padded >> 3) + eighth);
+                write_eight(call, good, block * (PASS / 8) + i);
             }
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
@@ -503,9 +540,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const device_call *call, const crow
     return 0;
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const crown *top, int64_t k) {
+PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const crown *top, double u, int64_t k) {
     const int64_t place = call->offset + k;
-    const double u = philox_double_at(&call->rng, place);
     const double target = aimed(u, place, call->batch, top->total, just_below(top->total), call->stratified);
     const int64_t index = draw(call, top, target, SUMTREE_SIDE_RIGHT);
     const double mass = call->tree.sum[call->tree.padded + index];
@@ -526,24 +562,28 @@ PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const crown *to
     }
 }
 
-/* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
- * follow it. */
-PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
+PARALLEL_ROUTINE SUMTREE_INLINE void report_crown(const device_call *call, const crown *top) {
     const sumtree_t *const tree = &call->tree;
-    const crown top = crown_of(tree, due);
+    double *const roots = call->reply->roots;
+    roots[SUMTREE_PLANE_SUM] = top->total;
+    roots[SUMTREE_PLANE_MIN] = top->smallest;
+    if (tree->kind == SUMTREE_KIND_PRIORITY) {
+        roots[SUMTREE_PLANE_MAX] = top->due ? combined_eight(SUMTREE_PLANE_MAX, under_root(SUMTREE_PLANE_MAX, tree->max))
+                                            : node_value(tree, SUMTREE_PLANE_MAX, 1);
+    }
+}
+
+/* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
+ * follow it. (The random number is made while the crown is on its way.) */
+PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
+    const crown top = crown_of(&call->tree, due);
+    const double u = call->sampling ? philox_double_at(&call->rng, call->offset + k) : 0.0;
     if (k == call->count) {
-        double *const roots = call->reply->roots;
-        const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
-        roots[SUMTREE_PLANE_SUM] = top.total;
-        roots[SUMTREE_PLANE_MIN] = top.smallest;
-        if (all && due) roots[SUMTREE_PLANE_MAX] = combined_eight(SUMTREE_PLANE_MAX, under_root(SUMTREE_PLANE_MAX, tree->max));
-        if (all && !due) roots[SUMTREE_PLANE_MAX] = node_value(tree, SUMTREE_PLANE_MAX, 1);
+        report_crown(call, &top);
+    } else if (top.total > 0.0 && call->sampling) {
+        sample_one(call, &top, u, k);
     } else if (top.total > 0.0) {
-        if (call->sampling) {
-            sample_one(call, &top, k);
-        } else {
-            find_one(call, &top, k);
-        }
+        find_one(call, &top, k);
     }
     const uint64_t status = top.total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
     if (tell(call, &call->reply->drawn, call->count + 1, true, status << 16) && call->sampling) {
@@ -557,7 +597,7 @@ void launch_draws(device_block *there, int64_t count) {
     PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
     {
         PARALLEL_PRAGMA(acc loop gang vector)
-        for (int64_t k = 0; k <= BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, false, k);
+        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, false, k);
     }
 }
 
@@ -567,7 +607,7 @@ void launch_draws_under_due_crown(device_block *there, int64_t count) {
     PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
     {
         PARALLEL_PRAGMA(acc loop gang vector)
-        for (int64_t k = 0; k <= BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, true, k);
+        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, true, k);
     }
 }
 

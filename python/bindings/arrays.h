@@ -8,10 +8,6 @@
 #include <nanobind/nanobind.h>
 #include <numpy/arrayobject.h>
 
-#include <vector>
-
-#include "threads.h"
-
 namespace bindings {
 
 template <typename Element> inline constexpr int NUMPY_TYPE = NPY_DOUBLE;
@@ -65,22 +61,6 @@ template <typename Element> PyObject *new_plain(int axes, const npy_intp *shape)
     if (array == nullptr) PyErr_Clear();
     return array;
 }
-
-// The elements of an argument, which stay what they were checked to be: a call without the GIL, while other threads may
-// write to the caller's array, gets a copy.
-template <typename Element> class Steady {
-  public:
-    Steady(const Element *elements, int64_t count, bool keeps_the_gil) : elements_(elements) {
-        if (keeps_the_gil) return;
-        copy_.assign(elements, elements + count);
-        elements_ = copy_.data();
-    }
-    const Element *data() const { return elements_; }
-
-  private:
-    std::vector<Element> copy_;
-    const Element *elements_;
-};
 
 } // namespace bindings
 

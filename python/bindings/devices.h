@@ -246,9 +246,9 @@ class DeviceView {
     }
 
     bool is_contiguous() const {
+        if (size() == 0) return true;
         int64_t expected = 1;
         for (size_t axis = axes(); axis-- > 0;) {
-            if (length(axis) == 0) return true;
             if (length(axis) != 1 && stride(axis) != expected) return false;
             expected *= length(axis);
         }

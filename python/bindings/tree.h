@@ -56,8 +56,10 @@ class Tree {
     int32_t device() const { return device_; }
     bool is_closed() const { return tree_ == nullptr; }
 
+    // (0, 0), which is no device of DLPack's, for trees in host memory.
     std::pair<int, int> dlpack_device() const {
-        return {device_ < 0 || backend_.device_is_host ? DLPACK_CPU : DLPACK_CUDA, device_ < 0 ? 0 : device_};
+        if (device_ < 0) return {0, 0};
+        return {backend_.device_is_host ? DLPACK_CPU : DLPACK_CUDA, device_};
     }
 
     // Frees the memory now, after the calls of other threads have ended; twice is no harm.
@@ -76,21 +78,38 @@ class Tree {
         });
     }
 
-    // masses is one number for all (no axes) or one for each index.
+    // masses is one number for all (step 0) or one for each index.
+    //
+    // What was checked is read again: a call without the GIL, while other threads may write to the caller's arrays, gets
+    // copies.
     Outcome try_update(int64_t count, const int64_t *indices, const double *masses, int64_t step) {
         Outcome outcome;
-        const Steady<int64_t> where(indices, count, keeps_the_gil(count));
-        const Steady<double> what(masses, step == 0 ? 1 : count, keeps_the_gil(count));
-        outcome.status = locked<Writer>(
-            count, [&] { return backend_.update(tree_, count, where.data(), what.data(), step, &outcome.position); });
+        const auto update = [&](const int64_t *where, const double *what) {
+            return backend_.update(tree_, count, where, what, step, &outcome.position);
+        };
+        if (keeps_the_gil(count)) {
+            check_open();
+            outcome.status = update(indices, masses);
+        } else {
+            const std::vector<int64_t> where(indices, indices + count);
+            const std::vector<double> what(masses, masses + (step == 0 ? 1 : count));
+            outcome.status = outside<Writer>([&] { return update(where.data(), what.data()); });
+        }
         return outcome;
     }
 
     Outcome try_get(int64_t count, const int64_t *indices, double *masses) const {
         Outcome outcome;
-        const Steady<int64_t> where(indices, count, keeps_the_gil(count));
-        outcome.status =
-            locked<Reader>(count, [&] { return backend_.get(tree_, count, where.data(), masses, &outcome.position); });
+        const auto get = [&](const int64_t *where) {
+            return backend_.get(tree_, count, where, masses, &outcome.position);
+        };
+        if (keeps_the_gil(count)) {
+            check_open();
+            outcome.status = get(indices);
+        } else {
+            const std::vector<int64_t> where(indices, indices + count);
+            outcome.status = outside<Reader>([&] { return get(where.data()); });
+        }
         return outcome;
     }
 
@@ -115,11 +134,18 @@ class Tree {
 
     void update_range(int64_t start, int64_t count, nb::handle masses) {
         const Plain<double> given(masses);
-        const int64_t step = given.axes() == 0 ? 0 : 1;
         int64_t position = -1;
-        const Steady<double> what(given.data(), given.size(), keeps_the_gil(count));
-        const auto status = locked<Writer>(
-            count, [&] { return backend_.update_range(tree_, start, count, what.data(), step, &position); });
+        const auto update = [&](const double *what) {
+            return backend_.update_range(tree_, start, count, what, given.axes() == 0 ? 0 : 1, &position);
+        };
+        auto status = SUMTREE_OK;
+        if (keeps_the_gil(count)) {
+            check_open();
+            status = update(given.data());
+        } else {
+            const std::vector<double> what(given.data(), given.data() + given.size());
+            status = outside<Writer>([&] { return update(what.data()); });
+        }
         backend_.check(status, position);
     }
 

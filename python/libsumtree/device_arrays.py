@@ -31,8 +31,8 @@ def is_device_array(values: object, own: Where) -> bool:
     values : object
         Any argument.
     own : tuple of int
-        The DLPack device of the tree. Where that is the host itself, in tests, every array but
-        NumPy's is one.
+        The DLPack device of the tree, (0, 0) for one in host memory. Where it is the host itself,
+        in tests, every array but NumPy's is one.
     """
     if isinstance(values, np.ndarray | list | tuple | float | int):
         return False

@@ -580,4 +580,61 @@ MEASURING = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING]
+
+def device_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_devices.py::test_{name}" for name in names]
+
+
+DEVICES = [
+    Mutant(
+        "all ranks on one GPU",
+        "python/libsumtree/devices.py",
+        "        return local_rank() % count\n",
+        "        return 0\n",
+        device_tests("ranks_of_a_node_share_its_gpus"),
+    ),
+    Mutant(
+        "a rank beyond the GPUs",
+        "python/libsumtree/devices.py",
+        "        return local_rank() % count\n",
+        "        return local_rank()\n",
+        device_tests("ranks_of_a_node_share_its_gpus"),
+    ),
+    Mutant(
+        "a GPU that is not there",
+        "python/libsumtree/devices.py",
+        "    if not 0 <= device < count:\n",
+        "    if device < 0:\n",
+        device_tests("a_device_that_is_not_there"),
+    ),
+    Mutant(
+        "no GPU, no word",
+        "python/libsumtree/devices.py",
+        'cannot run here: {library.device_problem}")',
+        'cannot run here")',
+        device_tests("what_is_missing_is_said"),
+    ),
+    Mutant(
+        "device arrays through the host",
+        "python/libsumtree/device_arrays.py",
+        "    return where is not None and (where[0] not in (CPU, CUDA_HOST) or own[0] == CPU)\n",
+        "    return where is not None and own[0] == CPU\n",
+        device_tests("a_host_tree_refuses_device_arrays"),
+    ),
+    Mutant(
+        "one array for two results",
+        "python/libsumtree/tree.py",
+        "        if out[1] is out[2]:\n",
+        "        if False:\n",
+        device_tests("out_is_three_arrays"),
+    ),
+    Mutant(
+        "a close that frees nothing",
+        "python/libsumtree/leaves.py",
+        "        self._close()\n",
+        "        self._capacity\n",
+        device_tests("a_closed_tree_says_so", "a_closed_tree_still_says_what_it_was"),
+    ),
+]
+
+MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING, *DEVICES]

@@ -336,6 +336,14 @@ def test_strides_of_axes_of_length_1_do_not_matter(shape: tuple[int, ...]) -> No
     same(tree, other)
 
 
+def test_strides_of_an_empty_array_do_not_matter() -> None:
+    tree, other = pair()
+    indices = np.empty((0, 6), int)[:, ::2]
+    assert tree[Array(indices)].shape == (0, 3)
+    tree.update(Array(indices), Array(indices * 1.0))
+    same(tree, other)
+
+
 @pytest.mark.parametrize("host", [np.ones(4), [1.0] * 4, (1.0, 1.0, 1.0, 1.0)])
 def test_a_host_array_beside_a_device_array(host: Any) -> None:
     refused("masses", host, DeviceArrayError, "masses is in host memory beside")

@@ -320,6 +320,27 @@ class OnGpu:
         raise AssertionError("its memory was asked for")
 
 
+class OnHost:
+    """A host array of another library, such as PyTorch's are."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = np.asarray(values)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        return self.values
+
+
+def test_host_arrays_of_other_libraries_are_host_arrays() -> None:
+    tree = st.SumTree(4, backend="cpu")
+    tree.update(OnHost([1, 2]), OnHost([1.0, 2.0]))
+    tree[:2] = OnHost([3.0, 4.0])
+    assert tree[OnHost([0, 1, 2])].tolist() == [3.0, 4.0, 2.0]
+    assert tree.find(OnHost([0.0, 9.0])).tolist() == [0, 2]
+
+
 @pytest.mark.parametrize("kind", [2, 8, 10, 13, 14])
 def test_a_host_tree_refuses_device_arrays(kind: int) -> None:
     tree = st.SumTree(4, backend="cpu")
