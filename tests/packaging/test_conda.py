@@ -161,7 +161,7 @@ def test_installed_package(run: Run, prefix: Path) -> None:
 
 def test_libraries_come_from_the_prefix(prefix: Path) -> None:
     folder = package_files(prefix)
-    assert len(elf.libraries(folder)) == 3
+    assert len(elf.libraries(folder)) == 4
     assert elf.absolute_rpaths(folder) == []
     assert elf.foreign_libraries(folder, prefix) == []
 

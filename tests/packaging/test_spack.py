@@ -65,16 +65,19 @@ def disagreements(recorded: Recording, checkout: Path) -> list[str]:
     extras = project["project"]["optional-dependencies"]
     everything = Spec({**recorded.defaults(), "gpu": False})
     found = recorded.dependencies(everything)
-    asked = dict.fromkeys(project["project"]["dependencies"], "run")
-    asked |= dict.fromkeys(extras["hdf5"] + extras["mpi"], "run")
-    asked |= dict.fromkeys(project["build-system"]["requires"], "build")
+    runs = project["project"]["dependencies"] + extras["hdf5"] + extras["mpi"]
+    builds = project["build-system"]["requires"]
+    # One NumPy serves to build and to run: what the build asks for is what counts.
+    versions = dict(requirement.split(">=") for requirement in runs + builds)
     complaints = []
-    for requirement, kind in asked.items():
-        name, version = requirement.split(">=")
-        if found.get(f"py-{name}", ("", set()))[0] != f"@{version}:":
-            complaints.append(f"pyproject asks for {requirement}: {found.get(f'py-{name}')}")
-        elif kind not in found[f"py-{name}"][1]:
-            complaints.append(f"py-{name} is not needed to {kind}: {found[f'py-{name}']}")
+    for name, version in versions.items():
+        kinds = {
+            kind
+            for kind, requirements in (("run", runs), ("build", builds))
+            if any(requirement.startswith(f"{name}>=") for requirement in requirements)
+        }
+        if found.get(f"py-{name}") != (f"@{version}:", kinds):
+            complaints.append(f"{name} >= {version} to {kinds}: {found.get(f'py-{name}')}")
     least = project["project"]["requires-python"].removeprefix(">=")
     if found["python"] != (f"@{least}:", {"build", "run"}):
         complaints.append(f"pyproject asks for Python {least}: {found['python']}")
@@ -246,7 +249,7 @@ def broken(recorded: Recording, tmp_path: Path, old: str, new: str) -> Recording
 
 @pytest.mark.parametrize(
     "line",
-    ['depends_on("py-numpy@1.26:")', 'depends_on("py-nanobind@2.2:", type="build")'],
+    ['depends_on("py-numpy@2.0:")', 'depends_on("py-nanobind@2.10:", type="build")'],
 )
 def test_missing_dependency_turns_red(
     python_recipe: Recording, checkout: Path, tmp_path: Path, line: str

@@ -35,13 +35,14 @@ class PyLibsumtree(PythonPackage):
     depends_on("cmake@3.20:", type="build")
     depends_on("ninja", type="build")
     depends_on("py-scikit-build-core@0.11: +pyproject", type="build")
-    depends_on("py-nanobind@2.2:", type="build")
+    depends_on("py-nanobind@2.10:", type="build")
     depends_on("llvm-openmp", type="link", when="+multicore %c=llvm")
     depends_on("patchelf@0.18:", type="build", when="+gpu %c=gcc")
 
     with default_args(type=("build", "run")):
         depends_on("python@3.11:")
-        depends_on("py-numpy@1.26:")
+        # The binding is compiled against NumPy 2, and then runs with 1.26 too.
+        depends_on("py-numpy@2.0:")
     with default_args(type="run"):
         depends_on("py-h5py@3.10:", when="+hdf5")
         depends_on("py-mpi4py@4.0:", when="+mpi")
