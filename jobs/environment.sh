@@ -99,7 +99,7 @@ from pathlib import Path
 
 root = Path(sys.argv[1])
 files = [root / name for name in ("CMakeLists.txt", "pyproject.toml", "VERSION")]
-for folder in ("src", "python"):
+for folder in ("src", "python", "jobs"):
     files += (path for path in (root / folder).rglob("*") if "__pycache__" not in path.parts)
 digest = hashlib.sha256()
 for path in sorted(path for path in files if path.is_file()):
@@ -158,14 +158,11 @@ environment_prepare() {
     export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 }
 
-# Open MPI refuses root, and more ranks than cores, unless told, and binds ranks to cores that other
-# jobs use as well. The OMPI_ names are those of version 4, the PRTE_ ones of 5; nothing else reads them.
+# Sets `site_launcher` for `job_ranks` ranks, and the environment that launchers need.
 launcher_allow() {
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-    export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-    export PRTE_MCA_hwloc_default_binding_policy=none
+    # shellcheck source=jobs/sites/workstation.sh
+    . "$checkout/jobs/sites/workstation.sh"
+    site_setup
 }
 
 # Tells whether two ranks that `launcher` starts see each other through the environment's mpi4py.

@@ -1,7 +1,9 @@
 #!/bin/sh
 # Ape-X on this machine: one replay rank, one learner, N actors (--actors N, 4 unless given).
 #
-#   sh jobs/local.sh [options of `libsumtree apex`]
+#   sh jobs/local.sh [--find-links DIR] [options of `libsumtree apex`]
+#
+# --find-links, which comes first, takes every package from a folder of wheels instead of from PyPI.
 #
 # Installs what is needed into .venv in the checkout, then starts the ranks with mpiexec. With
 # --evaluate or --help, no MPI is needed and none is started.
@@ -28,6 +30,23 @@ read_options() {
     esac
 }
 
+# Makes pip take packages from the folder $1 alone.
+packages_from() {
+    folder=$(cd -- "$1" 2>/dev/null && pwd -P) || fail "--find-links $1: there is no such folder"
+    export PIP_NO_INDEX=1 PIP_FIND_LINKS="$folder"
+}
+
+case ${1-} in
+--find-links)
+    [ $# -ge 2 ] || fail '--find-links needs a folder'
+    packages_from "$2"
+    shift 2
+    ;;
+--find-links=*)
+    packages_from "${1#--find-links=}"
+    shift
+    ;;
+esac
 read_options "$@"
 environment_prepare apex
 [ -n "$alone" ] || launcher_prepare
@@ -35,4 +54,9 @@ cd "$started_in"
 if [ -n "$alone" ]; then
     exec "$python" -m libsumtree apex "$@"
 fi
-exec "$launcher" -n "$((actors + 2))" "$python" -m mpi4py -m libsumtree apex "$@" </dev/null
+# shellcheck disable=SC2034 # read by sites/workstation.sh
+job_ranks=$((actors + 2))
+launcher_allow
+PATH=${launcher%/*}:$PATH
+# shellcheck disable=SC2086 # words
+exec $site_launcher "$python" -m mpi4py -m libsumtree apex "$@" </dev/null

@@ -28,15 +28,19 @@ static void wait_for(device *at) {
     at->arrived = at->sent;
 }
 
+static device_block *next_slot(device *at) {
+    if (at->sent - at->arrived == SLOTS) wait_for(at);
+    return at->slot[at->sent++ % SLOTS];
+}
+
 /* Sends a call with up to two arrays, which lie one behind the other in the block's data. */
 static void send(device *at, const device_call *call, const void *first, size_t first_bytes, const void *second,
                  size_t second_bytes) {
-    if (at->sent - at->arrived == SLOTS) wait_for(at);
-    device_block *slot = at->slot[at->sent++ % SLOTS];
-    slot->call = *call;
+    device_block *slot = next_slot(at);
+    memcpy(&slot->call, call, sizeof *call);
     if (first_bytes > 0) memcpy(slot->data, first, first_bytes);
     if (second_bytes > 0) memcpy((char *)slot->data + first_bytes, second, second_bytes);
-    must(driver_upload(at->stream, at->there, slot, offsetof(device_block, data) + first_bytes + second_bytes));
+    must(driver_upload(at->stream, &at->there->call, &slot->call, sizeof *call + first_bytes + second_bytes));
 }
 
 static void send_call(device *at, const device_call *call) { send(at, call, NULL, 0, NULL, 0); }
@@ -64,40 +68,40 @@ static void carry_down(device *at, void *host, const void *device_memory, size_t
 }
 
 static device_call call_for(device *at, const sumtree_t *tree) {
-    device_call call = {.tree = *tree, .tags = tree->state->tags, .reply = at->reply};
+    device_call call;
+    memset(&call, 0, sizeof call); /* calls are compared byte by byte */
+    call.tree = *tree;
+    call.tags = tree->state->tags;
+    call.reply = at->reply;
     while (((int64_t)1 << call.height) < tree->padded) ++call.height;
     call.places = at->places;
     call.owned = at->owned;
     call.given = at->given;
-    call.crowns = at->crowns;
-    call.ticket = ++at->ticket;
     call.bad_index = NOWHERE;
     call.bad_value = NOWHERE;
     return call;
 }
 
 /* Waits until the kernel of a call has told its outcome, status << 16 | position; sooner known than the queue's end. */
-static uint32_t hear_outcome(device *at, uint64_t ticket) {
+static uint32_t hear(device *at, const volatile uint64_t *word, uint64_t ticket) {
     enum { PATIENCE = 1 << 22 };
     const uint64_t mine = ticket & UINT32_MAX;
-    uint64_t outcome = at->reply->outcome;
-    for (int tries = 0; BACKEND_TELLS && outcome >> 32 != mine && tries < PATIENCE; ++tries) {
-        outcome = at->reply->outcome;
-    }
+    uint64_t outcome = *word;
+    for (int tries = 0; BACKEND_TELLS && outcome >> 32 != mine && tries < PATIENCE; ++tries) outcome = *word;
     if (outcome >> 32 == mine) {
         __atomic_thread_fence(__ATOMIC_ACQUIRE); /* what was written before it */
         at->arrived = at->sent; /* what a kernel has read has left its slot */
     } else {
         wait_for(at);
-        outcome = at->reply->outcome;
+        outcome = *word;
     }
     return (uint32_t)outcome;
 }
 
 /* What is wrong with the elements of a call that found a fault: INDEX, or `other`. */
-static sumtree_status first_fault(device *at, sumtree_status other, int64_t *position) {
+static sumtree_status first_fault(device *at, const device_call *there, sumtree_status other, int64_t *position) {
     int64_t bad[2];
-    const char *cells = (const char *)at->there + offsetof(device_call, bad_index);
+    const char *cells = (const char *)there + offsetof(device_call, bad_index);
     _Static_assert(offsetof(device_call, bad_value) == offsetof(device_call, bad_index) + sizeof(int64_t), "one copy");
     must(driver_download(at->stream, bad, cells, sizeof bad));
     wait_for(at);
@@ -109,7 +113,7 @@ static sumtree_status first_fault(device *at, sumtree_status other, int64_t *pos
 /* Waits for a call that checks its elements. */
 static sumtree_status verdict(device *at, sumtree_status other, int64_t *position) {
     wait_for(at);
-    return at->reply->faulty ? first_fault(at, other, position) : SUMTREE_OK;
+    return at->reply->faulty ? first_fault(at, &at->there->call, other, position) : SUMTREE_OK;
 }
 
 /* The status of a call: that of its elements, unless the device failed. */
@@ -276,6 +280,11 @@ static void update_short(device *at, sumtree_t *tree, device_call *call) {
 /* The batch's part from `offset` on: PART elements or what is left. */
 static int64_t part_of(int64_t count, int64_t offset) { return count - offset < PART ? count - offset : PART; }
 
+/* The same of a batch in device memory. */
+static int64_t launch_of(int64_t count, int64_t offset) {
+    return count - offset < LAUNCH_MOST ? count - offset : LAUNCH_MOST;
+}
+
 static void update_part(device *at, sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
                         int64_t mass_step) {
     device_call call = long_call(at, tree, 0, tree->padded - 1);
@@ -300,6 +309,7 @@ sumtree_status kernel_update(sumtree_t *tree, int64_t count, const int64_t *indi
         call.indices = (const int64_t *)at->there->data;
         call.values = at->there->data + count;
         call.step = mass_step;
+        call.ticket = ++at->ticket;
         send(at, &call, indices, (size_t)count * sizeof *indices, masses,
              (size_t)(mass_step == 0 ? 1 : count) * sizeof *masses);
         update_short(at, tree, &call);
@@ -331,14 +341,14 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
     return device_leave();
 }
 
-/* Checks parts of a batch too long for tags, before any is written. */
+/* Checks a batch that one launch does not take, before any leaf is written. */
 static sumtree_status check_parts(device *at, const sumtree_t *tree, int64_t count, const device_call *whole,
                                   int64_t *position) {
-    for (int64_t offset = 0; offset < count; offset += TAGS_MOST) {
+    for (int64_t offset = 0; offset < count; offset += LAUNCH_MOST) {
         device_call call = *whole;
         call.tags = NULL;
         call.offset = offset;
-        call.count = count - offset < TAGS_MOST ? count - offset : TAGS_MOST;
+        call.count = launch_of(count, offset);
         call.indices += offset;
         call.values += offset * call.step;
         send_call(at, &call);
@@ -354,13 +364,13 @@ static sumtree_status update_long(device *at, sumtree_t *tree, int64_t count, de
     const device_call whole = call;
     at->reply->faulty = 0;
     /* What a failed check leaves in the block is lost when the block is sent again. */
-    if (count > TAGS_MOST || call.levels > REST_MOST) {
+    if (count > LAUNCH_MOST || call.levels > REST_MOST) {
         const sumtree_status status = check_parts(at, tree, count, &whole, position);
         if (status != SUMTREE_OK) return status;
     }
-    for (int64_t offset = 0; offset < count; offset += TAGS_MOST) {
+    for (int64_t offset = 0; offset < count; offset += LAUNCH_MOST) {
         call = whole;
-        call.count = count - offset < TAGS_MOST ? count - offset : TAGS_MOST;
+        call.count = launch_of(count, offset);
         call.indices += offset;
         call.values += offset * call.step;
         send_call(at, &call);
@@ -380,35 +390,75 @@ sumtree_status kernel_device_update(sumtree_t *tree, int64_t count, const int64_
     call.values = masses;
     call.step = mass_step;
     if (count > SHORT || !is_crowned(tree)) return leave_with(update_long(at, tree, count, call, position));
+    call.ticket = ++at->ticket;
     send_call(at, &call);
     update_short(at, tree, &call);
-    const uint32_t outcome = hear_outcome(at, call.ticket);
+    const uint32_t outcome = hear(at, &at->reply->outcome, call.ticket);
     if (outcome != SUMTREE_OK && position != NULL) *position = outcome & UINT16_MAX;
     return leave_with((sumtree_status)(outcome >> 16));
 }
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* Draws recompute a crown that is due, unless they are many. */
-static bool crown_for_draws(device *at, const sumtree_t *tree, int64_t count) {
-    if (count > (int64_t)OWNERS * OWNERS) settle_crown(at, tree);
-    return tree->state->crown_due;
+/* Sends a call of draws, with targets from host memory or NULL, unless the block holds it already. */
+static void send_draws(device *at, device_call *call, const double *targets) {
+    const size_t bytes = (size_t)call->count * sizeof *targets;
+    call->ticket = at->draws.ticket;
+    if (targets != NULL) {
+        device_block *slot = next_slot(at);
+        memcpy(slot->data, targets, bytes);
+        must(driver_upload(at->stream, at->there->data, slot->data, bytes));
+    }
+    if (memcmp(call, &at->draws, sizeof *call) != 0) {
+        device_block *slot = next_slot(at);
+        memcpy(&slot->draws, call, sizeof *call);
+        must(driver_upload(at->stream, &at->there->draws, &slot->draws, sizeof *call));
+    }
 }
 
-/* Runs a call that was sent with the crown's state; EMPTY, TARGET or OK. */
-static sumtree_status run_draws(device *at, const sumtree_t *tree, const device_call *call, int64_t *position) {
+/* What draws leave in the block: after a fault, nothing that the next call could want. */
+static void expect_draws(device *at, const device_call *call, bool well) {
+    if (well) {
+        memcpy(&at->draws, call, sizeof *call);
+        if (call->sampling) philox_skip(&at->draws.rng, call->count);
+    } else {
+        memset(&at->draws, 0, sizeof at->draws);
+    }
+    at->draws.ticket = call->ticket + 1;
+}
+
+/* One try: EMPTY, or OK with faults to be looked for. */
+static sumtree_status try_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets) {
+    send_draws(at, call, targets);
     at->reply->faulty = 0;
-    launch_draws(at->there, call->count);
-    tree->state->crown_due = false;
-    const sumtree_status status = (sumtree_status)(hear_outcome(at, call->ticket) >> 16);
+    at->reply->undecided = 0;
+    if (tree->state->crown_due) {
+        launch_draws_under_due_crown(at->there, call->count);
+    } else {
+        launch_draws(at->there, call->count);
+    }
+    const sumtree_status status = (sumtree_status)(hear(at, &at->reply->drawn, call->ticket) >> 16);
+    expect_draws(at, call, status == SUMTREE_OK && !at->reply->faulty);
+    return status;
+}
+
+/* EMPTY, TARGET or OK. A crown that is due stays so, unless the draws are many or it must decide them. */
+static sumtree_status run_draws(device *at, const sumtree_t *tree, device_call *call, const double *targets,
+                                int64_t *position) {
+    if (call->count > SHORT) settle_crown(at, tree);
+    sumtree_status status = try_draws(at, tree, call, targets);
+    if (at->reply->undecided) {
+        settle_crown(at, tree);
+        status = try_draws(at, tree, call, targets);
+    }
+    const bool faulty = at->reply->faulty;
     note_roots(at, tree);
-    return at->reply->faulty ? first_fault(at, SUMTREE_TARGET, position) : status;
+    return faulty ? first_fault(at, &at->there->draws, SUMTREE_TARGET, position) : status;
 }
 
 static device_call find_call(device *at, const sumtree_t *tree, int64_t count, const double *targets,
                              sumtree_side side, int64_t *found) {
     device_call call = call_for(at, tree);
-    call.crown_due = crown_for_draws(at, tree, count);
     call.count = count;
     call.values = targets;
     call.side = side;
@@ -418,9 +468,8 @@ static device_call find_call(device *at, const sumtree_t *tree, int64_t count, c
 
 static sumtree_status find_short(device *at, const sumtree_t *tree, int64_t count, const double *targets,
                                  sumtree_side side, int64_t *indices, int64_t *position) {
-    const device_call call = find_call(at, tree, count, at->there->data, side, (int64_t *)(void *)at->pinned);
-    send(at, &call, targets, (size_t)count * sizeof *targets, NULL, 0);
-    const sumtree_status status = run_draws(at, tree, &call, position);
+    device_call call = find_call(at, tree, count, at->there->data, side, (int64_t *)(void *)at->pinned);
+    const sumtree_status status = run_draws(at, tree, &call, targets, position);
     if (status == SUMTREE_OK) memcpy(indices, at->pinned, (size_t)count * sizeof *indices);
     return status;
 }
@@ -434,10 +483,9 @@ static sumtree_status find_long(device *at, const sumtree_t *tree, int64_t count
     if (*position >= 0) return SUMTREE_TARGET;
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset);
-        const device_call call = find_call(at, tree, part, at->part_values, side, at->part_indices);
+        device_call call = find_call(at, tree, part, at->part_values, side, at->part_indices);
         carry_up(at, at->part_values, targets + offset, (size_t)part * sizeof *targets);
-        send_call(at, &call);
-        (void)run_draws(at, tree, &call, NULL);
+        (void)run_draws(at, tree, &call, NULL, NULL);
         carry_down(at, indices + offset, at->part_indices, (size_t)part * sizeof *indices);
     }
     return SUMTREE_OK;
@@ -455,24 +503,26 @@ sumtree_status kernel_device_find(const sumtree_t *tree, int64_t count, const do
                                   int64_t *indices, int64_t *position) {
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
-    const device_call call = find_call(at, tree, count, targets, side, indices);
-    send_call(at, &call);
-    return leave_with(run_draws(at, tree, &call, position));
+    sumtree_status status = SUMTREE_OK;
+    for (int64_t offset = 0; offset < count && status == SUMTREE_OK; offset += LAUNCH_MOST) {
+        device_call call = find_call(at, tree, launch_of(count, offset), targets + offset, side, indices + offset);
+        call.offset = offset;
+        status = run_draws(at, tree, &call, NULL, position);
+    }
+    return leave_with(status);
 }
 
 /* Draws offset .. offset + count - 1 of a batch; arrays that devices reach. */
 static sumtree_status sample_part(device *at, const sumtree_t *tree, const device_call *request, int64_t offset,
                                   int64_t count, int64_t *indices, double *masses, double *weights) {
-    device_call call = *request;
-    call.ticket = ++at->ticket;
-    call.crown_due = crown_for_draws(at, tree, count);
+    device_call call;
+    memcpy(&call, request, sizeof call);
     call.offset = offset;
     call.count = count;
     call.found = indices;
     call.masses = masses;
     call.weights = weights;
-    send_call(at, &call);
-    return run_draws(at, tree, &call, NULL);
+    return run_draws(at, tree, &call, NULL, NULL);
 }
 
 static device_call sample_call(device *at, const sumtree_t *tree, const sumtree_philox *rng, int64_t count, double beta,
@@ -480,7 +530,9 @@ static device_call sample_call(device *at, const sumtree_t *tree, const sumtree_
     device_call call = call_for(at, tree);
     call.sampling = 1;
     call.side = SUMTREE_SIDE_RIGHT;
-    call.rng = *rng;
+    memcpy(call.rng.key, rng->key, sizeof rng->key);
+    memcpy(call.rng.counter, rng->counter, sizeof rng->counter);
+    call.rng.buffer_pos = rng->buffer_pos;
     call.batch = count;
     call.beta = beta;
     call.stratified = stratified;
@@ -537,7 +589,12 @@ sumtree_status kernel_device_sample(const sumtree_t *tree, sumtree_philox *rng, 
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
     const device_call request = sample_call(at, tree, rng, count, beta, stratified);
-    return leave_sampled(sample_part(at, tree, &request, 0, count, indices, masses, weights), rng, count);
+    sumtree_status status = SUMTREE_OK;
+    for (int64_t offset = 0; offset < count && status == SUMTREE_OK; offset += LAUNCH_MOST) {
+        status = sample_part(at, tree, &request, offset, launch_of(count, offset), indices + offset, masses + offset,
+                             weights + offset);
+    }
+    return leave_sampled(status, rng, count);
 }
 
 /* ---- reductions --------------------------------------------------------------------------------------------------- */

@@ -142,17 +142,16 @@ static void bind_thread(int32_t number) {
 
 static bool take_memory(device *at) {
     const uint64_t part = (uint64_t)PART * sizeof(double), owners = (uint64_t)OWNERS * SHORT;
-    void *pinned[SLOTS + 2], *taken[7];
+    void *pinned[SLOTS + 2], *taken[6];
     bool done = driver_pin(sizeof(device_reply), &pinned[SLOTS]) && driver_pin(2 * (size_t)CARGO, &pinned[SLOTS + 1]);
     for (int s = 0; s < SLOTS && done; ++s) done = driver_pin(sizeof(device_block), &pinned[s]);
-    const uint64_t bytes[7] = {part,
+    const uint64_t bytes[6] = {part,
                                part,
                                part,
                                owners * sizeof(int32_t),
                                owners * sizeof(int64_t),
-                               owners * sizeof(double),
-                               (uint64_t)OWNERS * PLANE_COUNT * CROWN * sizeof(double)};
-    for (int t = 0; t < 7 && done; ++t) done = driver_take(bytes[t], &taken[t]);
+                               owners * sizeof(double)};
+    for (int t = 0; t < 6 && done; ++t) done = driver_take(bytes[t], &taken[t]);
     if (!done) return false;
     for (int s = 0; s < SLOTS; ++s) at->slot[s] = pinned[s];
     at->reply = pinned[SLOTS];
@@ -163,7 +162,6 @@ static bool take_memory(device *at) {
     at->places = taken[3];
     at->owned = taken[4];
     at->given = taken[5];
-    at->crowns = taken[6];
     return true;
 }
 
@@ -188,6 +186,7 @@ static device *open_device(int32_t number) {
     device *made = calloc(1, sizeof *made);
     if (made == NULL) return NULL;
     made->number = number;
+    made->draws.ticket = 1; /* none bears 0 */
     if (!driver_retain(number, &made->context) || !driver_enter(made->context)) {
         complain("device %d cannot be opened: %s", (int)number, driver_error());
         free(made);

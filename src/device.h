@@ -21,7 +21,6 @@ enum {
     OWNERS = 1 << OWNER_DEPTH,
     SHORT = 4096,             /* the longest batch that owners share out, and that travels in the block */
     CROWNED = 4096,           /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
-    CROWN = 2 * OWNERS,       /* the nodes from the root down to the owners' roots */
     PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
     QUEUE = 1,                /* the OpenACC queue of everything that runs */
@@ -31,17 +30,19 @@ enum {
 /* Long batches from host memory travel in parts of this many elements. */
 static const int64_t PART = (int64_t)1 << 20;
 
-/* Tags number the elements of a batch: longer ones are taken in parts of this many. */
-static const int64_t TAGS_MOST = (int64_t)1 << 30;
+/* Kernels number the elements of a batch by int32: longer ones in device memory are taken in parts of this many. */
+static const int64_t LAUNCH_MOST = (int64_t)1 << 30;
 
 /* No element is bad, no node unsound. */
 static const int64_t NOWHERE = INT64_MAX;
 
-/* What kernels tell the host, in host memory: the host reads it once `outcome` bears the ticket of its call, or once the
+/* What kernels tell the host, in host memory: the host reads it once a word bears the ticket of its call, or once the
  * queue has come to its end. Owners tell the outcome when their arguments are read for good, draws when they are done. */
 typedef struct device_reply {
-    volatile uint64_t outcome; /* ticket << 32 | status << 16 | position */
+    volatile uint64_t outcome; /* of owners: ticket << 32 | status << 16 | position */
+    volatile uint64_t drawn;   /* the same of draws, whose tickets are their own */
     int32_t faulty;            /* the block holds the first bad place */
+    int32_t undecided;         /* draws have met what only a crown that is not due can decide */
     double roots[PLANE_COUNT];
     double value;
 } device_reply;
@@ -78,17 +79,19 @@ typedef struct device_call {
     int32_t *places; /* for each owner, SHORT elements each: positions, leaves, and what those are to store */
     int64_t *owned;
     double *given;
-    double *crowns; /* for each gang of draws, PLANE_COUNT * CROWN nodes */
 
     device_reply *reply;
     uint64_t ticket;
-    int32_t arrived; /* gangs that have come to tell the outcome */
+    int32_t arrived; /* gangs or lanes that have come to tell the outcome */
     int32_t on_device;
     int64_t bad_index; /* first places, or NOWHERE */
     int64_t bad_value;
 } device_call;
 
+/* Draws have a call of their own, which their kernel leaves as the next one like it will be: the same learner step again
+ * finds it there, and nothing is sent. */
 typedef struct device_block {
+    device_call draws;
     device_call call;
     double data[2 * SHORT]; /* short arguments from host memory: indices, then masses; or targets */
 } device_block;
@@ -109,6 +112,7 @@ typedef struct device {
     void *context;
     void *stream;
     device_block *there;       /* the block, in device memory */
+    device_call draws;         /* what the block holds of draws; its ticket is the next one in any case */
     device_block *slot[SLOTS]; /* blocks on their way, pinned; slot[sent % SLOTS] is the next */
     uint64_t sent;             /* blocks sent; those before `arrived` have left their slots */
     uint64_t arrived;
@@ -121,7 +125,6 @@ typedef struct device {
     int32_t *places;
     int64_t *owned;
     double *given;
-    double *crowns;
 } device;
 
 enum { CARGO = 1 << 20 };
@@ -152,6 +155,7 @@ void launch_leaf_pass(device_block *there, int64_t blocks);
 void launch_node_pass(device_block *there, int64_t blocks);
 void launch_rest(device_block *there);
 void launch_draws(device_block *there, int64_t count);
+void launch_draws_under_due_crown(device_block *there, int64_t count);
 void launch_get(device_block *there, int64_t count);
 void launch_range(device_block *there);
 void launch_unsound_leaf(device_block *there, int64_t nodes);

@@ -3,7 +3,10 @@
  * No two gangs of a kernel write one node, and none reads what another writes, but through atomics. Within a gang a node
  * may be recomputed by several lanes, each from the same children, which no lane writes in the same loop.
  *
- * Values that are declared inside a gang's loop are the gang's own, shared by its lanes. */
+ * Values that are declared inside a gang's loop are the gang's own, shared by its lanes.
+ *
+ * GCC 12 puts no memory barrier between two vector loops of gangs that are one warp: kernels with such loops have more
+ * than 32 lanes, and those with 32 have lanes that go alone. */
 #include <openacc.h>
 
 #include "device.h"
@@ -20,7 +23,7 @@ device_block *launch_block(void) { return acc_deviceptr(&declared); }
 device_block *launch_block(void) { return NULL; }
 #endif
 
-enum { LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
+enum { OWNER_LANES = 512, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
 
 static int gangs_for(int64_t work, int64_t each) {
     const int64_t gangs = (work + each - 1) / each;
@@ -55,8 +58,10 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
     }
 }
 
-/* The last gang of a kernel to come by tells the host. done: what gangs have written until then is to be seen first. */
-PARALLEL_ROUTINE SUMTREE_INLINE void tell_outcome(device_call *call, int64_t gangs, bool done, uint64_t outcome) {
+/* The last of so many gangs or lanes to come by tells the host, and gets true. done: what they have written until then
+ * is to be seen first. */
+PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, int64_t many, bool done,
+                                          uint64_t outcome) {
     int32_t before;
     if (done) PARALLEL_FENCE();
     PARALLEL_PRAGMA(acc atomic capture)
@@ -64,10 +69,12 @@ PARALLEL_ROUTINE SUMTREE_INLINE void tell_outcome(device_call *call, int64_t gan
         before = call->arrived;
         call->arrived = call->arrived + 1;
     }
-    if (before == gangs - 1) {
-        if (done) PARALLEL_FENCE();
-        call->reply->outcome = call->ticket << 32 | outcome;
-    }
+    if (before != many - 1) return false;
+    if (done) PARALLEL_FENCE();
+    *word = call->ticket << 32 | outcome;
+    call->arrived = 0;
+    ++call->ticket;
+    return true;
 }
 
 /* ---- elements ----------------------------------------------------------------------------------------------------- */
@@ -118,6 +125,11 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise_plane(double *nodes, sumtree_plane pl
     nodes[2 * p] = left;
     nodes[2 * p + 1] = right;
     nodes[p] = combined(plane, left, right);
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE double combined_eight(sumtree_plane plane, eight v) {
+    const double left = combined(plane, combined(plane, v.a, v.b), combined(plane, v.c, v.d));
+    return combined(plane, left, combined(plane, combined(plane, v.e, v.f), combined(plane, v.g, v.h)));
 }
 
 /* What recompute does to node p, after it did so to the six nodes below it; of_leaves: its eight descendants three levels
@@ -173,7 +185,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, LANES)
+    PARALLEL_KERNEL(OWNERS, OWNER_LANES)
     {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
@@ -215,20 +227,22 @@ void launch_owners(device_block *there) {
                     given[place] = stored(tree->kind, value);
                 }
             }
-            tell_outcome(call, OWNERS, false, outcome_of(call, bad_index, bad_value));
             const bool good = bad_index == NOWHERE && bad_value == NOWHERE;
             PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t j = 0; j < own; ++j) {
-                if (good && tags[owned[j]] == places[j]) leaf[owned[j]] = given[j];
+            for (int32_t j = 0; j <= own; ++j) {
+                if (j == own) {
+                    (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
+                } else if (good && tags[owned[j]] == places[j]) {
+                    leaf[owned[j]] = given[j];
+                }
             }
-            PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t j = 0; j < own; ++j) tags[owned[j]] = -1;
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t s = 0; s < steps; ++s) {
                 const int32_t below = s < singles ? s : singles + 3 * (s - singles);
                 PARALLEL_PRAGMA(acc loop vector)
                 for (int32_t j = 0; j < own; ++j) {
                     const int64_t node = padded + owned[j];
+                    if (s == 0) tags[owned[j]] = -1;
                     if (s < singles) {
                         recompute(tree, tree->kind, below == 0, node >> (below + 1));
                     } else {
@@ -243,7 +257,7 @@ void launch_owners(device_block *there) {
 /* The levels above the owners' subtrees, and the roots. */
 void launch_crown(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
+    PARALLEL_KERNEL(1, FEW_LANES)
     {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
@@ -287,19 +301,18 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool is_good(const device_call *call) {
     return call->bad_index == NOWHERE && call->bad_value == NOWHERE;
 }
 
-/* Leaf `index` of a long update: what its tag says, or its place in a range. */
+/* The place in a long update that leaf `index` is given its value from, by its tag or by its place in a range; -1: none. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t place_of(const device_call *call, int64_t index) {
+    if (call->indices != NULL) return call->tags[index];
+    const int64_t place = index - call->start;
+    return place >= 0 && place < call->count ? place : -1;
+}
+
 PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool good, int64_t index) {
-    double *const leaf = leaves(&call->tree);
-    int64_t place;
-    if (call->indices == NULL) {
-        place = index - call->start;
-    } else {
-        place = call->tags[index];
-        if (place >= 0) call->tags[index] = -1;
-    }
-    if (good && place >= 0 && place < call->count) {
-        leaf[index] = stored(call->tree.kind, call->values[place * call->step]);
-    }
+    const int64_t place = place_of(call, index);
+    if (place < 0) return;
+    if (good) leaves(&call->tree)[index] = stored(call->tree.kind, call->values[place * call->step]);
+    if (call->indices != NULL) call->tags[index] = -1;
 }
 
 /* A whole tree of less than CROWNED leaves. */
@@ -400,10 +413,11 @@ void launch_rest(device_block *there) {
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* The next three steps of a descent, all of whose nodes are looked at ahead; the same subtractions as step by step. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(const double *sum, int64_t node, double *rest, sumtree_side side) {
-    const double a = sum[2 * node], b0 = sum[4 * node], b1 = sum[4 * node + 2];
-    const double c0 = sum[8 * node], c1 = sum[8 * node + 2], c2 = sum[8 * node + 4], c3 = sum[8 * node + 6];
+/* Three steps of a descent whose nodes are all looked at ahead; the same subtractions as step by step. a is the left
+ * child's sum; b0 and b1 are those of its and its sibling's left children; c0 .. c3 those one level down. The result is the
+ * number, 0 .. 7, of the descendant three levels down. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(double a, double b0, double b1, double c0, double c1, double c2,
+                                                    double c3, double *rest, sumtree_side side) {
     const double at_left = *rest, at_right = at_left - a;
     const bool right = goes_right(a, at_left, side);
     const double b = right ? b1 : b0, at_b = right ? at_right : at_left;
@@ -412,132 +426,153 @@ PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(const double *sum, int64_t n
     const double c = right ? below_right : below_left, at_c = right_b ? at_b - b : at_b;
     const bool right_c = goes_right(c, at_c, side);
     *rest = right_c ? at_c - c : at_c;
-    return 8 * node + 4 * right + 2 * right_b + right_c;
+    return 4 * right + 2 * right_b + right_c;
 }
 
-/* A gang that recomputes the crown for itself has its own copy of the nodes above CROWN; the others have tree->sum. */
-PARALLEL_ROUTINE SUMTREE_INLINE double sum_of(const sumtree_t *tree, const double *crown, int64_t node) {
-    return node < CROWN ? crown[node] : tree->sum[node];
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_down(const double *sum, int64_t node, double *rest, sumtree_side side) {
+    return 8 * node + three_steps(sum[2 * node], sum[4 * node], sum[4 * node + 2], sum[8 * node], sum[8 * node + 2],
+                                  sum[8 * node + 4], sum[8 * node + 6], rest, side);
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw_by_the_rule(const sumtree_t *tree, const double *crown, double target,
-                                                         sumtree_side side) {
-    int64_t node = 1;
-    while (node < tree->padded) {
-        const double l = sum_of(tree, crown, 2 * node), r = sum_of(tree, crown, 2 * node + 1);
-        const bool left = rule_goes_left(l, r, target, side);
-        target -= left ? 0.0 : l;
-        node = 2 * node + (left ? 0 : 1);
+/* The same from the sums of the eight descendants alone. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_over(eight v, double *rest, sumtree_side side) {
+    const double b0 = v.a + v.b, b1 = v.e + v.f;
+    return three_steps(b0 + (v.c + v.d), b0, b1, v.a, v.c, v.e, v.g, rest, side);
+}
+
+/* What the owners' roots make of the eight nodes of depth 3. */
+PARALLEL_ROUTINE SUMTREE_INLINE eight under_root(sumtree_plane plane, const double *nodes) {
+    const double *const v = nodes + OWNERS;
+    const eight tops = {combined_eight(plane, eight_at(v)),      combined_eight(plane, eight_at(v + 8)),
+                        combined_eight(plane, eight_at(v + 16)), combined_eight(plane, eight_at(v + 24)),
+                        combined_eight(plane, eight_at(v + 32)), combined_eight(plane, eight_at(v + 40)),
+                        combined_eight(plane, eight_at(v + 48)), combined_eight(plane, eight_at(v + 56))};
+    return tops;
+}
+
+/* What draws need to know of the nodes above the owners' roots, wherever it comes from. */
+typedef struct crown {
+    bool due;
+    eight tops; /* sums, where the crown is due */
+    double total;
+    double smallest;
+} crown;
+
+PARALLEL_ROUTINE SUMTREE_INLINE crown crown_of(const sumtree_t *tree, bool due) {
+    const eight nothing = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
+    crown made = {due, nothing, 0.0, 0.0};
+    const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
+    if (due) {
+        made.tops = under_root(SUMTREE_PLANE_SUM, tree->sum);
+        made.total = combined_eight(SUMTREE_PLANE_SUM, made.tops);
+        if (all) made.smallest = combined_eight(SUMTREE_PLANE_MIN, under_root(SUMTREE_PLANE_MIN, tree->min));
+    } else {
+        made.total = tree->sum[1];
+        if (all) made.smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
     }
-    return node - tree->padded;
+    return made;
 }
 
-/* The leaf that the descent for a target ends in. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const sumtree_t *tree, const double *crown, double target,
-                                             sumtree_side side) {
+/* The leaf's node that the descent for a target ends in, by left sums alone. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t descend(const sumtree_t *tree, const crown *top, double target,
+                                                sumtree_side side) {
     const double *const sum = tree->sum;
     const int64_t padded = tree->padded;
     double rest = target;
     int64_t node = 1;
-    if (padded >= CROWN) node = three_steps(crown, three_steps(crown, 1, &rest, side), &rest, side);
-    while (8 * node <= padded) node = three_steps(sum, node, &rest, side);
+    if (top->due) {
+        node = 8 + three_over(top->tops, &rest, side);
+        node = 8 * node + three_over(eight_at(sum + 8 * node), &rest, side);
+    }
+    while (8 * node <= padded) node = three_down(sum, node, &rest, side);
     while (node < padded) {
         const double left_sum = sum[2 * node];
         const bool right = goes_right(left_sum, rest, side);
         rest -= right ? left_sum : 0.0;
         node = 2 * node + right;
     }
-    return sum[node] == 0.0 ? draw_by_the_rule(tree, crown, target, side) : node - padded;
+    return node;
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const double *crown, double total,
-                                                double smallest, int64_t k) {
-    const sumtree_t *const tree = &call->tree;
+/* The leaf that a draw ends in. The rule itself reads every node: under a crown that is due it is not followed, and the
+ * host is told to try again. */
+PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const device_call *call, const crown *top, double target,
+                                             sumtree_side side) {
+    const int64_t node = descend(&call->tree, top, target, side);
+    if (call->tree.sum[node] != 0.0) return node - call->tree.padded;
+    if (!top->due) return descend_by_the_rule(&call->tree, target, side);
+    call->reply->undecided = 1;
+    return 0;
+}
+
+PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const crown *top, double u, int64_t k) {
     const int64_t place = call->offset + k;
-    const double u = philox_double_at(&call->rng, place);
-    const double target = aimed(u, place, call->batch, total, just_below(total), call->stratified);
-    const int64_t index = draw(tree, crown, target, SUMTREE_SIDE_RIGHT);
-    const double mass = tree->sum[tree->padded + index];
+    const double target = aimed(u, place, call->batch, top->total, just_below(top->total), call->stratified);
+    const int64_t index = draw(call, top, target, SUMTREE_SIDE_RIGHT);
+    const double mass = call->tree.sum[call->tree.padded + index];
     call->found[k] = index;
     call->masses[k] = mass;
-    call->weights[k] = weight_of(smallest, mass, call->beta);
+    call->weights[k] = weight_of(top->smallest, mass, call->beta);
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const double *crown, double total, int64_t k) {
+PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const crown *top, int64_t k) {
     const double target = call->values[k];
-    if (!(target >= 0.0 && target <= total)) {
+    if (!(target >= 0.0 && target <= top->total)) {
         keep_first(&call->bad_value, call->offset + k);
         call->reply->faulty = 1;
     } else if (call->side == SUMTREE_SIDE_RIGHT) {
-        call->found[k] = draw(&call->tree, crown, target, SUMTREE_SIDE_RIGHT);
+        call->found[k] = draw(call, top, target, SUMTREE_SIDE_RIGHT);
     } else {
-        call->found[k] = draw(&call->tree, crown, target, SUMTREE_SIDE_LEFT);
+        call->found[k] = draw(call, top, target, SUMTREE_SIDE_LEFT);
     }
 }
 
-/* Draws, and the crown before them where it is due: recomputed by every gang for itself, and written to the tree by the
- * first. Due crowns come with at most OWNERS gangs. */
+PARALLEL_ROUTINE SUMTREE_INLINE void report_crown(const device_call *call, const crown *top) {
+    const sumtree_t *const tree = &call->tree;
+    double *const roots = call->reply->roots;
+    roots[SUMTREE_PLANE_SUM] = top->total;
+    roots[SUMTREE_PLANE_MIN] = top->smallest;
+    if (tree->kind == SUMTREE_KIND_PRIORITY) {
+        roots[SUMTREE_PLANE_MAX] = top->due ? combined_eight(SUMTREE_PLANE_MAX, under_root(SUMTREE_PLANE_MAX, tree->max))
+                                            : node_value(tree, SUMTREE_PLANE_MAX, 1);
+    }
+}
+
+/* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
+ * follow it. (The random number is made while the crown is on its way.) */
+PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
+    const crown top = crown_of(&call->tree, due);
+    const double u = call->sampling ? philox_double_at(&call->rng, call->offset + k) : 0.0;
+    if (k == call->count) {
+        report_crown(call, &top);
+    } else if (top.total > 0.0 && call->sampling) {
+        sample_one(call, &top, u, k);
+    } else if (top.total > 0.0) {
+        find_one(call, &top, k);
+    }
+    const uint64_t status = top.total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
+    if (tell(call, &call->reply->drawn, call->count + 1, true, status << 16) && call->sampling) {
+        philox_skip(&call->rng, call->count);
+    }
+}
+
+/* Lanes of these two kernels go alone: nothing is between a gang and them that would have to be shared. */
 void launch_draws(device_block *there, int64_t count) {
     (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
     {
-        device_call *const call = &BLOCK_OF(there)->call;
-        const sumtree_t *const tree = &call->tree;
-        const int64_t gangs = (call->count + FEW_LANES - 1) / FEW_LANES;
-        const bool due = call->crown_due, all = tree->kind == SUMTREE_KIND_PRIORITY;
-        PARALLEL_PRAGMA(acc loop gang)
-        for (int64_t gang = 0; gang < gangs; ++gang) {
-            double *const sums = due ? call->crowns + gang * PLANE_COUNT * CROWN : tree->sum;
-            double *const mins = due ? sums + CROWN : tree->min, *const maxs = due ? sums + 2 * CROWN : tree->max;
-            if (due) {
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < OWNERS; ++i) {
-                    const int32_t p = 8 + i % 8;
-                    sums[OWNERS + i] = tree->sum[OWNERS + i];
-                    if (i < 8) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, p, eight_at(tree->sum + 8 * p));
-                    } else if (all && i < 16) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
-                    } else if (all && i < 24) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, p, eight_at(tree->max + 8 * p));
-                    }
-                }
-                PARALLEL_PRAGMA(acc loop vector)
-                for (int32_t i = 0; i < PLANE_COUNT; ++i) {
-                    if (i == SUMTREE_PLANE_SUM) {
-                        raise_plane(sums, SUMTREE_PLANE_SUM, 1, eight_at(sums + 8));
-                    } else if (all && i == SUMTREE_PLANE_MIN) {
-                        raise_plane(mins, SUMTREE_PLANE_MIN, 1, eight_at(mins + 8));
-                    } else if (all) {
-                        raise_plane(maxs, SUMTREE_PLANE_MAX, 1, eight_at(maxs + 8));
-                    }
-                }
-            }
-            PARALLEL_PRAGMA(acc loop vector)
-            for (int32_t lane = 0; lane < FEW_LANES; ++lane) {
-                const int64_t k = gang * FEW_LANES + lane;
-                const bool derived = all && tree->padded == 1;
-                const double total = sums[1], smallest = derived ? positive_or_inf(total) : all ? mins[1] : 0.0;
-                if (gang == 0 && lane == 0) {
-                    call->reply->roots[SUMTREE_PLANE_SUM] = total;
-                    call->reply->roots[SUMTREE_PLANE_MIN] = smallest;
-                    call->reply->roots[SUMTREE_PLANE_MAX] = derived ? total : all ? maxs[1] : 0.0;
-                }
-                if (due && gang == 0 && lane > 0) {
-                    tree->sum[lane] = sums[lane];
-                    if (all) tree->min[lane] = mins[lane];
-                    if (all) tree->max[lane] = maxs[lane];
-                }
-                if (k < call->count && total > 0.0) {
-                    if (call->sampling) {
-                        sample_one(call, sums, total, smallest, k);
-                    } else {
-                        find_one(call, sums, total, k);
-                    }
-                }
-            }
-            tell_outcome(call, gangs, true, (uint64_t)(sums[1] == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK) << 16);
-        }
+        PARALLEL_PRAGMA(acc loop gang vector)
+        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, false, k);
+    }
+}
+
+/* Where the crown is due: every lane makes of the owners' roots what it needs, and leaves the tree as it is. */
+void launch_draws_under_due_crown(device_block *there, int64_t count) {
+    (void)there;
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
+    {
+        PARALLEL_PRAGMA(acc loop gang vector)
+        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, true, k);
     }
 }
 

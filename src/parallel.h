@@ -13,12 +13,20 @@
  *
  *   PARALLEL_KERNEL(gangs, lanes)  before a block that a device runs, behind those that were put into its queue before
  *   BACKEND_DECLARES_BLOCK         kernels find their block by its name, not by an argument: see device.h
+ *
+ * And what differs between compilers:
+ *
+ *   VECTOR_LOOP                before a loop whose iterations are independent, run side by side in vector registers
+ *   UNROLLED_LOOP              before a loop of few iterations, known when it is compiled, which work in registers
  */
 #ifndef SUMTREE_PARALLEL_H
 #define SUMTREE_PARALLEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+
+#define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 
 #if defined(SUMTREE_BACKEND_CPU)
 
@@ -38,21 +46,48 @@ static inline int parallel_width(int64_t work) {
 
 #elif defined(SUMTREE_BACKEND_MULTICORE)
 
-#include <omp.h>
 #include <pthread.h>
 
 #define BACKEND_NAME "multicore"
-#define BACKEND_RUNTIME ", OpenMP"
-#define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define BACKEND_DEVICE (-1)
 #define BACKEND_LEAF_BYTES 0
 #define PARALLEL_ROUTINE
 #define PARALLEL_PRODUCT(a, b) ((a) * (b))
+
+#if defined(_OPENACC)
+
+/* A gang is a thread of the host, whose memory all share. Of nvc -acc=multicore, which we cannot run: this follows the
+ * specification, and GCC takes it too (-fopenacc, which runs it in one thread). OpenACC does not say how many threads
+ * there can be. */
+#include <sched.h>
+#include <stdlib.h>
+
+#define BACKEND_RUNTIME ", OpenACC"
+#define PARALLEL_MEMBERS(width) PARALLEL_PRAGMA(acc parallel loop gang num_gangs(width))
+#define PARALLEL_LOOP(width) PARALLEL_PRAGMA(acc parallel loop gang num_gangs(width))
+
+static inline int64_t parallel_threads(void) {
+    const char *asked = getenv("OMP_NUM_THREADS");
+    const long number = asked == NULL ? 0 : strtol(asked, NULL, 10);
+    cpu_set_t mask;
+    if (number > 0) return number;
+    return sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
+#else
+
+#include <omp.h>
+
+#define BACKEND_RUNTIME ", OpenMP"
 #define PARALLEL_MEMBERS(width) PARALLEL_PRAGMA(omp parallel for schedule(static, 1) num_threads(width))
 #define PARALLEL_LOOP(width) PARALLEL_PRAGMA(omp parallel for schedule(static) num_threads(width))
 
-/* OpenMP runtimes hang in a child of fork that wants more than one thread. (A child that is the first to open this
- * library, after its parent ran another library's threads, is not told apart.) */
+static inline int64_t parallel_threads(void) { return omp_get_max_threads(); }
+
+#endif
+
+/* Runtimes hang in a child of fork that wants more than one thread. (A child that is the first to open this library,
+ * after its parent ran another library's threads, is not told apart.) */
 static bool parallel_forked;
 static void parallel_note_fork(void) { parallel_forked = true; }
 __attribute__((constructor)) static void parallel_watch_forks(void) {
@@ -60,11 +95,11 @@ __attribute__((constructor)) static void parallel_watch_forks(void) {
 }
 
 /* A thread is woken for no less than this many elements: it takes about as long as they do. */
-static const int64_t PARALLEL_LEAST = 1024;
+static const int64_t PARALLEL_LEAST = 2048;
 
 static inline int parallel_width(int64_t work) {
     if (work < 2 * PARALLEL_LEAST || parallel_forked) return 1;
-    const int64_t worth = work / PARALLEL_LEAST, threads = omp_get_max_threads();
+    const int64_t worth = work / PARALLEL_LEAST, threads = parallel_threads();
     return (int)(worth < threads ? worth : threads);
 }
 
@@ -73,7 +108,6 @@ static inline int parallel_width(int64_t work) {
 #define BACKEND_NAME "gpu"
 #define BACKEND_DEVICE 0
 #define BACKEND_LEAF_BYTES 4 /* a tag */
-#define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 #define PARALLEL_ROUTINE PARALLEL_PRAGMA(acc routine seq)
 #define PARALLEL_PRODUCT(a, b) __builtin_fma(a, b, 0.0) /* ptxas contracts products, whatever the compiler was told */
 
@@ -96,6 +130,17 @@ static inline int parallel_width(int64_t work) {
 
 #else
 #error "define the backend to build: SUMTREE_BACKEND_CPU, SUMTREE_BACKEND_MULTICORE or SUMTREE_BACKEND_GPU"
+#endif
+
+#if defined(__clang__)
+#define VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLLED_LOOP
+#elif defined(__NVCOMPILER)
+#define VECTOR_LOOP _Pragma("ivdep")
+#define UNROLLED_LOOP
+#else
+#define VECTOR_LOOP _Pragma("GCC ivdep")
+#define UNROLLED_LOOP _Pragma("GCC unroll 8")
 #endif
 
 #endif

@@ -48,7 +48,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE double philox_as_double(uint64_t word) { return 
 
 /* NumPy advances the counter before it makes a block, so the words in use are those of the block at `counter`. Moves
  * *rng behind its next `count` doubles. */
-SUMTREE_INLINE void philox_skip(sumtree_philox *rng, int64_t count) {
+PARALLEL_ROUTINE SUMTREE_INLINE void philox_skip(sumtree_philox *rng, int64_t count) {
     const uint64_t used = (uint64_t)count + (uint64_t)rng->buffer_pos;
     if (count == 0) return;
     philox_advance(rng->counter, (used - 1) / PHILOX_WORDS);

@@ -7,6 +7,7 @@
 
 #include "kernels.h"
 #include "rules.h"
+#include "vectors.h"
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */
 
@@ -26,12 +27,12 @@ SUMTREE_EXPORT const char *sumtree_backend(void) { return BACKEND_NAME; }
 
 SUMTREE_EXPORT const char *sumtree_build(void) { return COMPILER BACKEND_RUNTIME ", flags: " SUMTREE_FLAGS; }
 
-SUMTREE_EXPORT const char *sumtree_vector_level(void) { return "baseline"; }
+SUMTREE_EXPORT const char *sumtree_vector_level(void) { return vectors_name(); }
 
-SUMTREE_EXPORT const char *sumtree_vector_levels(void) { return "baseline"; }
+SUMTREE_EXPORT const char *sumtree_vector_levels(void) { return vectors_selectable(); }
 
 SUMTREE_EXPORT sumtree_status sumtree_select_vector_level(const char *level) {
-    return level != NULL && strcmp(level, "baseline") == 0 ? SUMTREE_OK : SUMTREE_ARGUMENT;
+    return level != NULL && vectors_select(level) ? SUMTREE_OK : SUMTREE_ARGUMENT;
 }
 
 SUMTREE_EXPORT int32_t sumtree_abi_version(void) { return SUMTREE_ABI_VERSION; }

@@ -50,7 +50,7 @@
  * Ownership
  * ---------
  * A sumtree_t is owned by the caller, from sumtree_create to sumtree_free. Array arguments are borrowed for the call:
- * nobody may write to them meanwhile, for what was checked is read again. A tree never grows; multicore borrows 8 bytes
+ * nobody may write to them meanwhile, for what was checked is read again. A tree never grows; multicore borrows 16 bytes
  * for each element of a long batch while it updates, and does without where there are none.
  */
 #ifndef SUMTREE_H

@@ -1,12 +1,17 @@
 #!/bin/sh
 # The tests:  sh tests/run.sh [part]
 #
-#   (no part)   the C library's tests, the Python tests, and real MPI runs: under 6 minutes
-#   sanitize    the C tests and the Python tests of the trees under AddressSanitizer and
-#               UndefinedBehaviorSanitizer
-#   lint        formatters, linters and type checker
-#   mutants     named faults, each of which must turn the suite red
-#   long        soaks, hundreds of kills, large trees, many seeds
+#   (no part)     the C library's tests, the Python tests, and real MPI runs: under 6 minutes
+#   sanitize      the C tests and the Python tests of the trees under AddressSanitizer and
+#                 UndefinedBehaviorSanitizer
+#   instructions  instructions of updates and samples as ratios to the classic loops (valgrind)
+#   threads       the C tests of multicore under ThreadSanitizer (Clang)
+#   aarch64       the C tests for 64-bit ARM, cross-compiled, under qemu-user
+#   lint          formatters, linters and type checker
+#   jobs          the job templates on a private Slurm; needs root and apt; at most 5 minutes
+#   packaging     the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
+#   mutants       named faults, each of which must turn the suite red
+#   long          soaks, hundreds of kills, large trees, many seeds
 #
 # Installs what is needed into .venv in the checkout; prints the seconds of each step.
 set -eu
@@ -90,12 +95,31 @@ c_linters() {
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch]
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/packaging/*.c \
+        examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
-    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh tests/run.sh .ci/run
+    step 'rendered scripts' rendered_scripts
+    step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh .ci/run
+}
+
+packaging_part() {
+    step 'set-up' environment_prepare test
+    step 'packaging tools' pip_install -r tests/packaging/requirements.txt
+    step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
+}
+
+# What `libsumtree jobs render` writes is shell, too.
+rendered_scripts() {
+    for scheduler in slurm pbs lsf; do
+        rendered=build/lint/$scheduler.sh
+        env -u LIBSUMTREE_JOBS "$python" -m libsumtree jobs render --scheduler "$scheduler" --site mpirun \
+            --output "$rendered" --run-dir "it's here" --directive='-x "a b"' apex --env "it's" >/dev/null ||
+            return 1
+        "$environment/bin/shellcheck" "$rendered" || return 1
+    done
 }
 
 mutants_part() {
@@ -103,16 +127,141 @@ mutants_part() {
     step 'mutants' "$python" tests/mutants/run.py
 }
 
+# Has Debian's packages: installs those that are missing as root, or says what to install.
+packages_prepare() {
+    missing_packages=''
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' ||
+            missing_packages="$missing_packages $package"
+    done
+    [ -n "$missing_packages" ] || return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        fail "this part needs Debian's packages$missing_packages: sudo apt-get install$missing_packages"
+    fi
+    say "installing$missing_packages with apt-get"
+    export DEBIAN_FRONTEND=noninteractive
+    quietly apt-get update -qq || fail "apt-get update failed (see above)"
+    # shellcheck disable=SC2086 # one argument for each package
+    quietly apt-get install -y -qq --no-install-recommends --no-remove $missing_packages ||
+        fail "apt-get install$missing_packages failed (see above)"
+}
+
+instructions_set_up() {
+    packages_prepare valgrind
+    environment_prepare test
+}
+
+# Builds the program that valgrind counts as Release, and compares.
+instructions_counted() {
+    cmake=$environment/bin/cmake
+    quietly "$cmake" --preset cpu || return 1
+    quietly "$cmake" --build --preset cpu --target count_instructions --parallel || return 1
+    "$python" tests/instructions/run.py build/cpu/tests/c/count_instructions
+}
+
+instructions_part() {
+    step 'set-up' instructions_set_up
+    step 'instructions' instructions_counted
+}
+
+threads_set_up() {
+    packages_prepare clang-16 libomp-16-dev libclang-rt-16-dev
+    environment_prepare test
+    # What Clang's OpenMP runtime does is seen through Archer alone.
+    OMP_TOOL_LIBRARIES=$(find /usr/lib/llvm-16/lib -name libarcher.so)
+    [ -n "$OMP_TOOL_LIBRARIES" ] || fail "libomp-16-dev brought no libarcher.so"
+    TSAN_OPTIONS='ignore_noninstrumented_modules=1 halt_on_error=1 exitcode=66'
+    export OMP_TOOL_LIBRARIES TSAN_OPTIONS
+}
+
+# A copy in which the members of a team do each other's work: ThreadSanitizer must see that.
+planted_race() {
+    raced=$checkout/build/tsan/raced
+    rm -rf "$raced"
+    cp -R src "$raced" || return 1
+    sed -i 's/, end = first_subtree(&parts, member + 1, width);/, end = parts.subtrees;/' "$raced/updates_host.c"
+    if cmp -s src/updates_host.c "$raced/updates_host.c"; then
+        say 'no race was planted: updates_host.c no longer has the line that this function changes'
+        return 1
+    fi
+    rm -f "$raced/calls_device.c" "$raced/device.c" "$raced/driver.c" "$raced/kernels_device.c"
+    quietly clang-16 -std=gnu11 -O1 -g -fopenmp -fsanitize=thread -ffp-contract=off -DSUMTREE_BACKEND_MULTICORE \
+        -I"$raced" "$raced"/*.c tests/c/test_tree.c -o "$raced/test_tree" -lm || return 1
+    status=0
+    OMP_NUM_THREADS=3 "$raced/test_tree" >"$raced/output" 2>&1 || status=$?
+    [ "$status" -eq 66 ] && grep -q 'data race' "$raced/output" && return
+    say "the planted race was not reported: test_tree ended with $status"
+    return 1
+}
+
+threads_part() {
+    step 'set-up' threads_set_up
+    step 'C tests under ThreadSanitizer' c_tests tsan
+    step 'a planted race' planted_race
+}
+
+aarch64_set_up() {
+    packages_prepare gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+    environment_prepare test
+}
+
+aarch64_part() {
+    step 'set-up' aarch64_set_up
+    step 'C tests for aarch64' c_tests aarch64
+}
+
+# What the private Slurm is made of, modules, an MPI that speaks PMIx and one that does not.
+jobs_system() {
+    [ "$(id -u)" -eq 0 ] ||
+        fail "this part starts a private Slurm, whose slurmd starts jobs as their users: it needs root"
+    packages_prepare slurmctld slurmd slurm-client munge lmod openmpi-bin libmpich12
+}
+
+# Installs the product as a site does: Python, library, modulefiles and templates in one prefix.
+jobs_prefix() {
+    SUMTREE_JOBS_PREFIX=$checkout/build/jobs/prefix
+    export SUMTREE_JOBS_PREFIX
+    installed=$(sources_digest) || return 1
+    [ "$(cat "$SUMTREE_JOBS_PREFIX/.sources" 2>/dev/null)" = "$installed" ] && return
+    rm -rf "$SUMTREE_JOBS_PREFIX"
+    quietly "$python" -m venv --without-pip "$SUMTREE_JOBS_PREFIX" || return 1
+    quietly "$python" -m pip --python "$SUMTREE_JOBS_PREFIX/bin/python" --disable-pip-version-check \
+        --no-input install "${checkout}[apex]" || return 1
+    cmake=$environment/bin/cmake
+    quietly "$cmake" -S . -B build/jobs/cmake || return 1
+    quietly "$cmake" --build build/jobs/cmake --parallel || return 1
+    quietly "$cmake" --install build/jobs/cmake --prefix "$SUMTREE_JOBS_PREFIX" || return 1
+    printf '%s\n' "$installed" >"$SUMTREE_JOBS_PREFIX/.sources"
+}
+
+jobs_set_up() {
+    jobs_system
+    environment_prepare test
+    jobs_prefix
+}
+
+jobs_part() {
+    step 'set-up' jobs_set_up
+    step 'job tests' "$python" -m pytest -q --durations=10 tests/jobs
+}
+
+jobs_long_set_up() {
+    jobs_set_up
+    "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
+}
+
 long_part() {
     step 'set-up' prepare_with_mpi
     step 'long tests' "$python" -m pytest -q -m long tests/python tests/mpi
+    step 'set-up for jobs' jobs_long_set_up
+    step 'long tests of jobs' "$python" -m pytest -q -m long tests/jobs
 }
 
 part=${1-default}
 case $part in
-default | sanitize | lint | mutants | long) ;;
+default | sanitize | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize lint mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs packaging mutants long, or none"
     exit 2
     ;;
 esac

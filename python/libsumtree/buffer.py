@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -20,16 +21,20 @@ from .arguments import (
     Indices,
     as_count,
     as_doubles,
+    as_integer,
     as_real,
     check_same_shape,
     is_scalar,
     place,
 )
 from .backends import AUTO, open_backend
+from .checkpoint import state
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
+    CapacityError,
     CheckpointCorruptError,
+    CheckpointError,
     ExponentError,
     OutOfMemoryError,
     ShapeError,
@@ -38,6 +43,7 @@ from .errors import (
 from .forking import hold_across_forks
 from .ids import MAX_EPOCH, Ids
 from .records import check_record_dtype, dtype_from_text, dtype_to_text
+from .snapshot import ASIDE_BYTES, Base, Rows, Snapshot
 from .tree import PriorityTree, masses_of
 
 Records = NDArray[np.void]
@@ -263,6 +269,7 @@ class PrioritizedReplayBuffer:
         self._floor = 0
         self._sampled = 0
         self._intake: Intake | None = None
+        self._snapshots: list[Snapshot] = []
         self._lock = threading.RLock()
         hold_across_forks(self._lock)
 
@@ -287,6 +294,11 @@ class PrioritizedReplayBuffer:
     def beta(self) -> float:
         """The exponent of weights that the next `sample` takes if it is given none."""
         return self._beta.at(self._sampled) if isinstance(self._beta, BetaSchedule) else self._beta
+
+    @property
+    def beta_schedule(self) -> float | BetaSchedule:
+        """The beta that was given: a number, or how it moves."""
+        return self._beta
 
     @property
     def tree(self) -> PriorityTree:
@@ -396,6 +408,7 @@ class PrioritizedReplayBuffer:
         with self._lock:
             self._check_no_intake()
             self._ids.check_room(count)
+            self._spare_snapshots(count)
             intake = Intake(self, count, self._tree.max or 1.0)
             self._intake = intake
             try:
@@ -531,13 +544,17 @@ class PrioritizedReplayBuffer:
 
     # ---- checkpoints ----
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], compression: str | None = None) -> None:
         """Write a checkpoint: whole and on disk, or not at all.
+
+        It holds the buffer as it is now; other threads may go on using the buffer meanwhile.
 
         Parameters
         ----------
         path : path_like
             An existing file is replaced, atomically.
+        compression : {"lzf", "gzip", "zstd"}, optional
+            See `libsumtree.checkpoint.write`.
 
         Raises
         ------
@@ -546,49 +563,54 @@ class PrioritizedReplayBuffer:
         ImportError
             If h5py is missing (the extra ``hdf5``).
         """
-        with self._lock:
-            checkpoint.write(path, *self.state())
+        with self.snapshot() as snapshot:
+            snapshot.write(path, compression=compression)
 
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], backend: str = AUTO, device: int | None = None
-    ) -> Self:
-        """Make the buffer that was saved, in a new epoch of ids: it draws the very same samples.
+    def snapshot(self, base: Base | None = None, aside_bytes: int = ASIDE_BYTES) -> Snapshot:
+        """Take hold of the buffer as it is now, to be written while it goes on.
 
         Parameters
         ----------
-        path : path_like
-            What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its
-            folder: move the folder as a whole, not a checkpoint out of it.
-        backend : {"auto", "cpu", "multicore", "gpu"}
-        device : int, optional
-            Of the new buffer's tree.
+        base : Base, optional
+            What `Snapshot.write` returned for a file in the same folder. The new file then holds
+            only what is different, and goes on from that one. Where most is different, or an epoch
+            was opened since, the new file is a full one all the same.
+        aside_bytes : int
+            How much may be copied aside while the file is written; then `add` waits.
 
-        Raises
-        ------
-        CheckpointCorruptError, CheckpointFormatError, CheckpointError
-            If the file is damaged, of a newer format, or cannot be read; or the epoch cannot be
-            noted.
-        ImportError
-            If h5py is missing (the extra ``hdf5``).
+        Returns
+        -------
+        Snapshot
+            Use ``with``: until it is closed, `add` copies aside what was not written yet.
+
+        Notes
+        -----
+        Copies the masses, 8 bytes a transition: O(size).
         """
-        with checkpoint.read(path) as stored:
-            buffer = cls.from_checkpoint(stored, backend, device)
-        buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
-        return buffer
+        with self._lock:
+            masses = np.empty(len(self))
+            slices = _ring_slices(self._oldest, len(self), self.capacity)
+            split = slices[0].stop - slices[0].start
+            for slots, part in zip(slices, (masses[:split], masses[split:]), strict=False):
+                part[:] = self._tree[slots]
+            first = self._oldest
+            if base is not None and _is_small_change(self, base):
+                first = max(base.cursor, first)
+            else:
+                base = None
+            rows = Rows(self._storage, first, self.inserted, aside_bytes)
+            snapshot = Snapshot(self._attributes(), self._ids.history, masses, rows, base)
+            self._snapshots = [s for s in self._snapshots if s.open] + [snapshot]
+            return snapshot
 
-    def state(self) -> tuple[dict[str, checkpoint.Attribute], dict[str, list[NDArray[Any]]]]:
-        """Give the attributes and datasets of a checkpoint, as `checkpoint.write` takes them.
-
-        Transitions and masses are views of the ring, oldest first: nothing may be added before they
-        are written.
-        """
+    def _attributes(self) -> dict[str, checkpoint.Attribute]:
+        """Give all that a checkpoint says of the buffer, but for arrays."""
         key, counter, buffer_pos = philox.words_of(self._tree.rng_state)
         schedule = self._beta
         if not isinstance(schedule, BetaSchedule):
             schedule = BetaSchedule(schedule, schedule, 1)
         seed = self._tree.seed
-        attributes: dict[str, checkpoint.Attribute] = {
+        return {
             "capacity": self.capacity,
             "dtype": dtype_to_text(self._dtype),
             "alpha": self._alpha,
@@ -598,50 +620,98 @@ class PrioritizedReplayBuffer:
             "size": len(self),
             "epoch": self.epoch,
             "sampled": self._sampled,
+            "total": self._tree.total,
+            "min": self._tree.min,
+            "max": self._tree.max,
             "seed": json.dumps([_plain(seed.entropy), _plain(seed.spawn_key), seed.pool_size]),
             "rng_key": np.array(key, dtype=np.uint64),
             "rng_counter": np.array(counter, dtype=np.uint64),
             "rng_buffer_pos": buffer_pos,
         }
-        slices = _ring_slices(self._oldest, len(self), self.capacity)
-        datasets: dict[str, list[NDArray[Any]]] = {
-            "ids/epochs": [self._ids.history],
-            "tree/masses": [self._tree[slots] for slots in slices],
-        }
-        for name in self._dtype.names or ():
-            field = checkpoint.field_to_storable(self._storage[name])
-            path = f"storage/{checkpoint.escape_name(name)}"
-            datasets[path] = [field[slots] for slots in slices]
-        return attributes, datasets
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        backend: str = AUTO,
+        capacity: int | None = None,
+        device: int | None = None,
+    ) -> Self:
+        """Make the buffer that was saved, in a new epoch of ids: it draws the very same samples.
+
+        Parameters
+        ----------
+        path : path_like
+            What `save` wrote. The new epoch is noted in the file ``libsumtree.epoch`` in its
+            folder: move the folder as a whole, not a checkpoint out of it.
+        backend : {"auto", "cpu", "multicore", "gpu"}
+            Of the new buffer's tree.
+        capacity : int, optional
+            Of the new buffer; the saved one if not given. A larger one keeps everything; a smaller
+            one keeps the newest transitions, and a warning says how many were dropped. Either
+            keeps ids and masses, but not the draws.
+        device : int, optional
+            Of the new buffer's tree.
+
+        Raises
+        ------
+        CheckpointCorruptError, CheckpointFormatError, CheckpointError
+            If the file, or one that it goes on from, is damaged, missing, of a newer format, or
+            cannot be read; or the epoch cannot be noted.
+        ImportError
+            If h5py is missing (the extra ``hdf5``).
+        """
+        with checkpoint.read_chain(path) as chain:
+            buffer = cls.from_checkpoint(chain, backend, capacity, device)
+            dropped = int(chain.newest.attributes["size"]) - len(buffer)
+        buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
+        if dropped:
+            warnings.warn(
+                f"a capacity of {buffer.capacity} does not hold all that {path} does: the oldest "
+                f"{dropped} transitions were dropped",
+                stacklevel=2,
+            )
+        return buffer
 
     @classmethod
     def from_checkpoint(
-        cls, stored: checkpoint.Checkpoint, backend: str = AUTO, device: int | None = None
+        cls,
+        chain: checkpoint.Chain,
+        backend: str = AUTO,
+        capacity: int | None = None,
+        device: int | None = None,
     ) -> Self:
         """Make the buffer of an open checkpoint, still in the epoch that was saved.
 
-        Ids may only be issued after `open_epoch`.
+        Ids may only be issued after `open_epoch`. `backend` and `capacity`: see `load`.
 
         Raises
         ------
         CheckpointCorruptError
             If attributes or datasets are missing, or do not fit each other.
         """
-        saved = stored.attributes
+        saved = chain.newest.attributes
+        if capacity is not None:
+            capacity = as_integer(capacity, "capacity")
         try:
+            masses = state.masses_of(chain)
             buffer = cls(
-                int(saved["capacity"]),
+                int(saved["capacity"]) if capacity is None else capacity,
                 dtype_from_text(str(saved["dtype"])),
                 float(saved["alpha"]),
-                beta=_restored_beta(saved["beta"], int(saved["beta_samples"])),
+                beta=restored_beta(saved["beta"], int(saved["beta_samples"])),
                 seed=_restored_seed(str(saved["seed"])),
                 backend=backend,
                 device=device,
             )
-            buffer._restore(stored)
+            buffer._restore(chain, masses)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            asked_for_too_much = isinstance(error, CapacityError) and capacity is not None
+            if isinstance(error, CheckpointError) or asked_for_too_much:
+                raise
             raise CheckpointCorruptError(
-                f"the checkpoint does not hold a buffer: {type(error).__name__}: {error}"
+                f"checkpoint {chain.newest.path} does not hold a buffer: {type(error).__name__}: "
+                f"{error}"
             ) from error
         return buffer
 
@@ -671,6 +741,14 @@ class PrioritizedReplayBuffer:
         """
         return max(self._floor, self._ids.next_number - self.capacity)
 
+    def _spare_snapshots(self, count: int) -> None:
+        """Have open snapshots copy what `count` new transitions will overwrite."""
+        for snapshot in self._snapshots:
+            if snapshot.open:
+                snapshot.rows.spare(self.inserted + count)
+            else:
+                self._snapshots = [s for s in self._snapshots if s.open]
+
     def _check_no_intake(self) -> None:
         if self._intake is not None:
             raise ArgumentError("an intake is open: commit or abandon it before the next")
@@ -693,32 +771,48 @@ class PrioritizedReplayBuffer:
             )
         return rows
 
-    def _restore(self, stored: checkpoint.Checkpoint) -> None:
-        saved = stored.attributes
-        size, cursor = int(saved["size"]), int(saved["cursor"])
-        self._ids = Ids(stored.datasets["ids/epochs"].read(), cursor)
-        if not 0 <= size <= min(cursor, self.capacity) or self.epoch != saved["epoch"]:
-            raise ValueError(f"size {size}, cursor {cursor} and epoch {saved['epoch']} do not fit")
-        self._floor = cursor - size
+    def _restore(self, chain: checkpoint.Chain, masses: Doubles) -> None:
+        """Take over a saved state, the newest transitions of it where not all fit."""
+        saved = chain.newest.attributes
+        cursor = int(saved["cursor"])
+        self._ids = Ids(chain.newest.datasets[state.EPOCHS].read(), cursor)
+        if self.epoch != saved["epoch"]:
+            raise ValueError(
+                f"epoch is {saved['epoch']}, but the last that was opened {self.epoch}"
+            )
+        kept = min(len(masses), self.capacity)
+        self._floor = cursor - kept
         self._sampled = as_count(saved["sampled"], "sampled")
-        slices = _ring_slices(self._oldest, size, self.capacity)
-        masses = stored.datasets["tree/masses"].read()
-        if masses.shape != (size,):
-            raise ShapeError(f"{masses.shape} masses for {size} transitions")
-        done = 0
-        for slots in slices:
+        rest = masses[len(masses) - kept :]
+        for slots in _ring_slices(self._floor, kept, self.capacity):
             length = slots.stop - slots.start
-            self._tree[slots] = masses[done : done + length]
-            done += length
-        for name in self._dtype.names or ():
-            field = checkpoint.field_to_storable(self._storage[name])
-            dataset = stored.datasets[f"storage/{checkpoint.escape_name(name)}"]
-            dataset.read_into(*(field[slots] for slots in slices))
+            self._tree[slots] = rest[:length]
+            rest = rest[length:]
+        self._check_sums(saved, kept == len(masses))
+        state.read_transitions(chain, self._storage, self._floor)
         self._tree.rng_state = {
             "bit_generator": "Philox",
             "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
             "buffer_pos": saved["rng_buffer_pos"],
         }
+
+    def _check_sums(self, saved: Mapping[str, Any], whole: bool) -> None:
+        """Check that the tree over the masses is the one that was saved, to the last bit."""
+        tree = self._tree
+        same_tree = whole and saved["capacity"] == self.capacity
+        found = {"min": tree.min, "max": tree.max} if whole else {}
+        if same_tree:
+            found["total"] = tree.total
+        for name, value in found.items():
+            if saved[name] != value:
+                raise ValueError(f"{name} is {saved[name]}, but {value} that of the masses")
+
+
+def _is_small_change(buffer: PrioritizedReplayBuffer, base: Base) -> bool:
+    """Tell whether an incremental checkpoint is worth a link of a chain."""
+    oldest = buffer.inserted - len(buffer)
+    follows = base.epoch == buffer.epoch and base.first <= oldest <= base.cursor <= buffer.inserted
+    return follows and 2 * (buffer.inserted - base.cursor) <= len(buffer)
 
 
 def _ring_slices(first: int, count: int, capacity: int) -> list[slice]:
@@ -780,7 +874,8 @@ def _checked_beta(beta: float) -> float:
     return value
 
 
-def _restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
+def restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
+    """Return the beta that a checkpoint's ``beta`` and ``beta_samples`` stand for."""
     start, stop = (float(end) for end in ends)
     constant = start == stop and samples == 1 and 0.0 <= start <= 1.0
     return start if constant else BetaSchedule(start, stop, samples)

@@ -306,6 +306,17 @@ static bool same_rng(const sumtree_philox *a, const sumtree_philox *b) {
 
 static const sumtree_philox START = {{1, 2}, {UINT64_MAX - 1, UINT64_MAX, 3, 4}, 3};
 
+static int64_t descend(const double *sum, int64_t padded, double rest) {
+    int64_t node = 1;
+    while (node < padded) {
+        const double l = sum[2 * node], r = sum[2 * node + 1];
+        const bool left = l > rest || r == 0.0;
+        rest -= left ? 0.0 : l;
+        node = 2 * node + !left;
+    }
+    return node - padded;
+}
+
 /* The same draws from host and device arrays as one target at a time. */
 static void check_draws(int64_t capacity, int64_t count, bool stratified) {
     const size_t bytes = (size_t)count * sizeof(double);
@@ -340,16 +351,7 @@ static void check_draws(int64_t capacity, int64_t count, bool stratified) {
         CHECK(fabs(weights[k] - expected) <= 4 * DBL_EPSILON * expected);
     }
     CHECK_STATUS(OK, sumtree_nodes(t.tree, SUMTREE_PLANE_SUM, t.node));
-    for (int64_t k = 0; k < count; ++k) {
-        int64_t node = 1;
-        for (double rest = other[k]; node < t.padded;) {
-            const double l = t.node[2 * node], r = t.node[2 * node + 1];
-            const bool left = l > rest || r == 0.0;
-            rest -= left ? 0.0 : l;
-            node = 2 * node + !left;
-        }
-        CHECK_INT(node - t.padded, indices[k]);
-    }
+    for (int64_t k = 0; k < count; ++k) CHECK_INT(descend(t.node, t.padded, other[k]), indices[k]);
     check_nodes(&t);
     for (int k = 0; k < 3; ++k) give_back(there[k]);
     free(indices), free(found), free(masses), free(weights), free(uniforms), free(other);
@@ -366,6 +368,50 @@ static void test_draws(void) {
         }
     }
     check_draws(5000, LONG, true);
+}
+
+/* Learner steps of two trees with one generator, the same call again and again: what a device keeps of the last one must
+ * be what the next one needs, also after calls that failed. */
+static void test_steps(void) {
+    enum { COUNT = 100, STEPS = 60 };
+    twin twins[2] = {make_twin(5000, SUMTREE_KIND_PRIORITY), make_twin(700, SUMTREE_KIND_PRIORITY)};
+    twin empty = make_twin(5000, SUMTREE_KIND_PRIORITY);
+    int64_t indices[COUNT], found[COUNT];
+    double masses[COUNT], drawn[COUNT], weights[COUNT], uniforms[COUNT];
+    double *there = up(masses, sizeof masses), *there_too = up(masses, sizeof masses), *weighed = up(masses, sizeof masses);
+    sumtree_philox rng = START, plain = START;
+    seed(8);
+    for (int step = 0; step < STEPS; ++step) {
+        twin *t = &twins[step % 7 == 6];
+        const int64_t count = step % 11 == 10 ? 7 : COUNT;
+        for (int64_t k = 0; k < count; ++k) {
+            indices[k] = below(t->capacity);
+            masses[k] = (double)next_word();
+            set_leaf(t, indices[k], masses[k]);
+        }
+        CHECK_STATUS(OK, sumtree_update(t->tree, count, indices, masses, 1, NULL));
+        if (step % 5 == 4) CHECK_STATUS(EMPTY, sumtree_sample(empty.tree, &rng, count, 1.0, 0, found, drawn, weights));
+        if (step % 13 == 12) CHECK_STATUS(TARGET, sumtree_find(t->tree, 1, (double[]){-1.0}, 0, found, NULL));
+        if (step % 3 == 2) {
+            CHECK_STATUS(OK, sumtree_device_sample(t->tree, &rng, count, 1.0, 0, (int64_t *)(void *)there, there_too, weighed));
+            copy_down(0, found, there, (size_t)count * sizeof *found);
+            copy_down(0, drawn, there_too, (size_t)count * sizeof *drawn);
+        } else {
+            CHECK_STATUS(OK, sumtree_sample(t->tree, &rng, count, 1.0, 0, found, drawn, weights));
+        }
+        double total;
+        CHECK_STATUS(OK, sumtree_root(t->tree, SUMTREE_PLANE_SUM, &total));
+        CHECK_STATUS(OK, sumtree_uniforms(&plain, count, uniforms));
+        CHECK(same_rng(&rng, &plain));
+        CHECK_STATUS(OK, sumtree_nodes(t->tree, SUMTREE_PLANE_SUM, t->node));
+        for (int64_t k = 0; k < count; ++k) {
+            CHECK_INT(descend(t->node, t->padded, fmin(uniforms[k] * total, nextafter(total, 0.0))), found[k]);
+            CHECK_DOUBLE(t->leaf[found[k]], drawn[k]);
+        }
+        check_nodes(t);
+    }
+    give_back(there), give_back(there_too), give_back(weighed);
+    free_twin(&twins[0]), free_twin(&twins[1]), free_twin(&empty);
 }
 
 /* Both sides, on targets where a descent would enter an empty child: the sums of all leaves to the left. */
@@ -575,6 +621,7 @@ int main(void) {
     RUN(test_bad_batches);
     RUN(test_bad_reads);
     RUN(test_draws);
+    RUN(test_steps);
     RUN(test_boundaries);
     RUN(test_sample_errors);
     RUN(test_ranges);

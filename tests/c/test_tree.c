@@ -1,4 +1,5 @@
 /* The trees against their contract, spelled out anew in the plainest way. */
+#define _DEFAULT_SOURCE
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static uint64_t next_word(void) {
     words = words * 6364136223846793005u + 1442695040888963407u;
     return words >> 11;
 }
+
+static int64_t at_most(int64_t count, int64_t most) { return count < most ? count : most; }
 
 static int64_t below(int64_t bound) { return (int64_t)(next_word() % (uint64_t)bound); }
 
@@ -112,8 +115,9 @@ static void test_library(void) {
 
 /* The codes are part of the ABI: they are spelled out here, and may only be added to. */
 static void test_status_table(void) {
-    static const char *const names[] = {"OK",    "ARGUMENT", "CAPACITY", "MEMORY",   "INDEX", "RANGE", "MASS",
-                                        "VALUE", "PRIORITY", "TARGET",   "EXPONENT", "EMPTY", "KIND",  "CORRUPT", "DEVICE"};
+    static const char *const names[] = {"OK",       "ARGUMENT", "CAPACITY", "MEMORY",   "INDEX",
+                                        "RANGE",    "MASS",     "VALUE",    "PRIORITY", "TARGET",
+                                        "EXPONENT", "EMPTY",    "KIND",     "CORRUPT",  "DEVICE"};
     enum { NAMES = sizeof names / sizeof names[0] };
     CHECK_INT(NAMES, SUMTREE_STATUS_COUNT);
     for (int32_t status = 0; status < SUMTREE_STATUS_COUNT; ++status) {
@@ -236,6 +240,76 @@ static void test_no_drift(void) {
     }
     check_nodes(tree, ones);
     sumtree_free(tree);
+}
+
+/* ---- trees too large for the caches, and batches for a team of threads ------------------------------------------- */
+
+enum { DEEP = 100000, LONGEST = 20000 };
+static double deep_given[DEEP], deep_masses[LONGEST];
+static int64_t deep_indices[LONGEST];
+
+/* The leaves are those given, and every node is made of its children. */
+static void check_deep(const sumtree_t *tree) {
+    static double leaves[DEEP];
+    CHECK_STATUS(OK, sumtree_get_range(tree, 0, DEEP, leaves));
+    bool same = true;
+    for (int64_t j = 0; j < DEEP; ++j) same &= equal_bits(leaves[j], deep_given[j]);
+    CHECK(same);
+    sumtree_plane plane = SUMTREE_PLANE_SUM;
+    int64_t node = 0;
+    if (sumtree_validate(tree, &plane, &node) != SUMTREE_OK) CHECK_INT(0, node);
+}
+
+/* Equal leaves, siblings, cousins and strangers, all within a part of the tree that is as often small as large. */
+static void choose_leaves(int64_t count) {
+    const int64_t part = (int64_t)1 << (3 + below(14)), start = below(DEEP - at_most(part, DEEP - 1));
+    for (int64_t k = 0; k < count; ++k) {
+        const int64_t near = k == 0 ? start : deep_indices[k - 1] ^ below(4);
+        const int64_t any = start + below(at_most(part, DEEP - start));
+        deep_indices[k] = below(3) == 0 && near < DEEP ? near : any;
+    }
+}
+
+static void check_deep_updates(sumtree_kind kind, int64_t count) {
+    const double bottom = kind == SUMTREE_KIND_MIN ? INFINITY : 0.0;
+    for (int64_t j = 0; j < DEEP; ++j) deep_given[j] = bottom;
+    sumtree_t *tree = make(DEEP, kind);
+    for (int step = 0; step < 3; ++step) {
+        choose_leaves(count);
+        for (int64_t k = 0; k < count; ++k) {
+            deep_masses[k] = kind == SUMTREE_KIND_MIN ? -any_mass() : any_mass();
+            deep_given[deep_indices[k]] = kind == SUMTREE_KIND_MIN ? deep_masses[k] : deep_masses[k] + 0.0;
+        }
+        CHECK_STATUS(OK, sumtree_update(tree, count, deep_indices, deep_masses, 1, NULL));
+        check_deep(tree);
+    }
+    for (int64_t k = 0; k < count; ++k) deep_given[deep_indices[k]] = 0.25;
+    const double quarter = 0.25;
+    CHECK_STATUS(OK, sumtree_update(tree, count, deep_indices, &quarter, 0, NULL));
+    check_deep(tree);
+    sumtree_free(tree);
+}
+
+static void test_deep_updates(void) {
+    static const int64_t counts[] = {1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 40, 100, 1000, 4096, 6000, LONGEST};
+    seed(5);
+    for (int kind = 0; kind < KINDS; ++kind) {
+        for (int k = 0; k < 17; ++k) check_deep_updates((sumtree_kind)kind, counts[k]);
+    }
+}
+
+static void test_deep_ranges(void) {
+    seed(6);
+    for (int kind = 0; kind < KINDS; ++kind) {
+        sumtree_t *tree = make(DEEP, (sumtree_kind)kind);
+        for (int64_t j = 0; j < DEEP; ++j) deep_given[j] = (double)next_word() * 0x1p-53;
+        CHECK_STATUS(OK, sumtree_update_range(tree, 0, DEEP, deep_given, 1, NULL));
+        check_deep(tree);
+        for (int64_t j = 777; j < DEEP - 5; ++j) deep_given[j] = (double)next_word() * 0x1p-53;
+        CHECK_STATUS(OK, sumtree_update_range(tree, 777, DEEP - 782, deep_given + 777, 1, NULL));
+        check_deep(tree);
+        sumtree_free(tree);
+    }
 }
 
 static void check_bad_update(sumtree_t *tree, int32_t expected, int64_t index, double mass) {
@@ -506,6 +580,29 @@ static void test_descents(void) {
     }
 }
 
+/* Batches of every length that vectors are filled with in another way, in a tree whose lower levels are fetched ahead. */
+static void test_deep_descents(void) {
+    static double nodes[4 * DEEP], targets[LONGEST];
+    static int64_t indices[LONGEST];
+    seed(7);
+    for (int64_t j = 0; j < DEEP; ++j) deep_given[j] = below(4) == 0 ? (double)below(9) : 0.0;
+    sumtree_t *tree = make_with(SUMTREE_KIND_SUM, DEEP, deep_given);
+    CHECK_STATUS(OK, sumtree_nodes(tree, SUMTREE_PLANE_SUM, nodes));
+    /* Integers: every other target is a boundary, where the two sides differ. */
+    for (int64_t k = 0; k < LONGEST; ++k) targets[k] = (double)below(2 * (int64_t)nodes[1] + 1) / 2;
+    for (int64_t count = 1; count <= LONGEST; count = count < 140 ? count + 1 : 12 * count) {
+        for (int side = 0; side < 2; ++side) {
+            CHECK_STATUS(OK, sumtree_find(tree, count, targets, (sumtree_side)side, indices, NULL));
+            bool same = true;
+            for (int64_t k = 0; k < count; ++k) {
+                same &= indices[k] == naive_find(nodes, sumtree_padded_capacity(tree), targets[k], (sumtree_side)side);
+            }
+            CHECK(same);
+        }
+    }
+    sumtree_free(tree);
+}
+
 /* Masses 0 1 2 0 0 3 0: where each side puts the boundaries. */
 static void test_boundaries(void) {
     const double masses[] = {0.0, 1.0, 2.0, 0.0, 0.0, 3.0, 0.0};
@@ -747,6 +844,36 @@ static void test_leaf_without_its_ancestors(void) {
     sumtree_free(tree);
 }
 
+/* ---- vector levels ----------------------------------------------------------------------------------------------- */
+
+static void test_vector_levels(void) {
+    CHECK(strncmp(sumtree_vector_levels(), "baseline", 8) == 0);
+    const char *last = strrchr(sumtree_vector_levels(), ' ');
+    CHECK(strcmp(last == NULL ? "baseline" : last + 1, sumtree_vector_level()) == 0);
+    static const char *const bad[] = {"", "sse", "baseline avx2", "AVX2", "avx", "avx5120"};
+    for (int k = 0; k < 6; ++k) CHECK_STATUS(ARGUMENT, sumtree_select_vector_level(bad[k]));
+    CHECK_STATUS(ARGUMENT, sumtree_select_vector_level(NULL));
+}
+
+/* Descents at every level that this processor has, the widest last. */
+static void test_descents_at_all_levels(void) {
+    static const char *const names[] = {"baseline", "avx2", "avx512"};
+    char rest[64], *at = rest;
+    (void)snprintf(rest, sizeof rest, "%s", sumtree_vector_levels());
+    for (const char *name = strsep(&at, " "); name != NULL; name = strsep(&at, " ")) {
+        CHECK(strcmp(name, names[0]) == 0 || strcmp(name, names[1]) == 0 || strcmp(name, names[2]) == 0);
+        CHECK_STATUS(OK, sumtree_select_vector_level(name));
+        CHECK(strcmp(name, sumtree_vector_level()) == 0);
+        printf("descents at level %s\n", name);
+        RUN(test_descents);
+        RUN(test_deep_descents);
+        RUN(test_boundaries);
+        RUN(test_bad_targets);
+        RUN(test_samples);
+        RUN(test_smallest_total);
+    }
+}
+
 int main(void) {
     RUN(test_library);
     RUN(test_status_table);
@@ -756,6 +883,8 @@ int main(void) {
     RUN(test_updates);
     RUN(test_last_duplicate_wins);
     RUN(test_no_drift);
+    RUN(test_deep_updates);
+    RUN(test_deep_ranges);
     RUN(test_bad_indices);
     RUN(test_bad_masses);
     RUN(test_bad_values);
@@ -766,12 +895,9 @@ int main(void) {
     RUN(test_range_errors);
     RUN(test_planes_of_kinds);
     RUN(test_min_and_max_forget);
-    RUN(test_descents);
-    RUN(test_boundaries);
-    RUN(test_bad_targets);
     RUN(test_find_errors);
-    RUN(test_samples);
-    RUN(test_smallest_total);
+    RUN(test_vector_levels);
+    test_descents_at_all_levels();
     RUN(test_sample_errors);
     RUN(test_masses);
     RUN(test_masses_errors);

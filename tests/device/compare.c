@@ -187,6 +187,32 @@ static void compare(int64_t capacity, sumtree_kind kind, const int64_t *counts, 
     gpu.free(p.g);
 }
 
+/* Takes all of a device's memory but a little: a tree that does not fit is refused, one that was there goes on. */
+static void exhaust(void) {
+    enum { BLOCKS = 512 };
+    static void *blocks[BLOCKS];
+    static const int64_t counts[] = {512, 32768};
+    pair p = {NULL, NULL, 1 << 20, SUMTREE_KIND_PRIORITY};
+    sumtree_t *refused = NULL;
+    int taken = 0;
+    must(cpu.create(p.capacity, p.kind, &p.c) == SUMTREE_OK, "cpu tree", p.capacity, p.kind, 0);
+    must(gpu.create_on(device_number, p.capacity, p.kind, &p.g) == SUMTREE_OK, "tree", p.capacity, p.kind, 0);
+    for (uint64_t bytes = (uint64_t)1 << 34; bytes >= (uint64_t)1 << 23; bytes /= 2) {
+        while (taken < BLOCKS && gpu.device_allocate(device_number, bytes, &blocks[taken]) == SUMTREE_OK) ++taken;
+    }
+    must(taken < BLOCKS, "device memory never runs out", 0, 0, taken);
+    must(gpu.create_on(device_number, (int64_t)1 << 24, p.kind, &refused) == SUMTREE_MEMORY, "no memory", 0, 0, taken);
+    must(refused == NULL, "tree without memory", 0, 0, taken);
+    for (int c = 0; c < 2; ++c) update_both(&p, counts[c], false);
+    sample_both(&p, 512);
+    compare_nodes(&p, -2);
+    while (taken > 0) gpu.device_release(device_number, blocks[--taken]);
+    must(gpu.create_on(device_number, (int64_t)1 << 24, p.kind, &refused) == SUMTREE_OK, "memory again", 0, 0, taken);
+    gpu.free(refused);
+    cpu.free(p.c);
+    gpu.free(p.g);
+}
+
 int main(int argc, char **argv) {
     static const int64_t counts[] = {1, 8, 64, 512, 4096, 4097, 32768, 1 << 20};
     if (argc != 5) return 2;
@@ -208,6 +234,8 @@ int main(int argc, char **argv) {
         }
     }
     compare(((int64_t)1 << 20) + 77, SUMTREE_KIND_PRIORITY, counts, 8);
+    const char *wish = getenv("LIBSUMTREE_GPU_ON_HOST");
+    if (wish == NULL && largest > (int64_t)1 << 20) exhaust(); /* a host's memory is not to be used up */
     printf("%s on %s, device %d: %lld comparisons, %lld differences; weights within %.0f ulp\n", gpu.build(),
            gpu.device_name(device_number), (int)device_number, (long long)comparisons, (long long)differences,
            worst_ulp);

@@ -110,12 +110,13 @@ class Jobs:
         self._folder = folder
         self._started: list[Job] = []
         self.options: dict[str, str] = {}
+        self.prefix: list[str] = []
 
     def command(self, ranks: int, command: list[str]) -> Job:
         folder = self._folder / f"job{len(self._started)}"
         folder.mkdir()
         process = subprocess.Popen(
-            [*launcher(), "-n", str(ranks), *command],
+            [*self.prefix, *launcher(), "-n", str(ranks), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -13,14 +13,8 @@ from libsumtree import PrioritizedReplayBuffer
 sys.path.insert(0, str(Path(__file__).parent / "programs"))
 import content
 
-RECORD, SIZES, batch = content.RECORD, content.SIZES, content.batch
+RECORD, SIZES, batch, held = content.RECORD, content.SIZES, content.batch, content.held
 Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-def held(buffer: PrioritizedReplayBuffer) -> Arrays:
-    attributes, datasets = buffer.state()
-    arrays = {name: np.concatenate(parts) for name, parts in datasets.items()}
-    return arrays | {name: np.asarray(value) for name, value in attributes.items()}
 
 
 def filled(

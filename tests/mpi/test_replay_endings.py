@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
 import zlib
 from pathlib import Path
@@ -37,7 +39,7 @@ def test_signal_while_idle_is_a_checkpoint_and_a_clean_end(
     assert job.summary["saved"] is True
     assert job.summary["inserted"] == 8 * 50
     buffer = filled(*((seed, 50) for seed in range(8)), seed=3)
-    with checkpoint.read(newest(files)) as stored:
+    with checkpoint.read_chain(newest(files)) as stored:
         saved = PrioritizedReplayBuffer.from_checkpoint(stored)
     assert_same(held(saved), held(buffer))
     assert_same(held(saved), job.arrays("buffer.npz"))
@@ -64,12 +66,12 @@ def test_killed_job_goes_on_from_its_newest_checkpoint(jobs: Jobs, tmp_path: Pat
         job.kill()
         assert job.arrays("found.npz").get("step", 0) >= steps[-1]
         steps += [int(path.read_text()) for path in sorted(job.folder.glob("*.step"))]
-    assert len(list(files.glob("replay-*.h5"))) <= 4
+    assert len(list(files.glob("replay-*.h5"))) <= 8 + 3 + 1
     path = newest(files)
-    with checkpoint.read(path) as stored:
+    with checkpoint.read_chain(path) as stored:
         state = {
             "/".join(map(checkpoint.unescape_name, name.split("/")[1:])): data.read()
-            for name, data in stored.datasets.items()
+            for name, data in stored.newest.datasets.items()
             if name.startswith("learner/")
         }
         saved = PrioritizedReplayBuffer.from_checkpoint(stored)
@@ -85,8 +87,8 @@ def test_killed_job_goes_on_from_its_newest_checkpoint(jobs: Jobs, tmp_path: Pat
     first, sample = job.arrays("first.npz"), saved.sample(32)
     for name in ("ids", "indices", "transitions"):
         assert first[name].tobytes() == getattr(sample, name).tobytes(), name
-    with checkpoint.read(newest(files)) as stored:
-        assert stored.datasets["learner/step"].read() == state["step"] + 1
+    with checkpoint.read_chain(newest(files)) as stored:
+        assert stored.newest.datasets["learner/step"].read() == state["step"] + 1
         saved.update_priorities(sample.ids, np.ones(32))
         again = PrioritizedReplayBuffer.from_checkpoint(stored)
     assert_same(held(again), held(saved), but=("epoch", "ids/epochs"))
@@ -100,7 +102,7 @@ def test_stop_keeps_all_that_was_acknowledged(jobs: Jobs, tmp_path: Path) -> Non
         job.wait_for(f"flying.{rank}")
     job.send(0, signal.SIGUSR1)
     job.succeed()
-    with checkpoint.read(newest(files)) as stored:
+    with checkpoint.read_chain(newest(files)) as stored:
         saved = PrioritizedReplayBuffer.from_checkpoint(stored)
     added = {int(rank): count for rank, count in job.summary["added"].items()}
     assert saved.inserted == sum(added.values()) == job.summary["inserted"]
@@ -109,7 +111,7 @@ def test_stop_keeps_all_that_was_acknowledged(jobs: Jobs, tmp_path: Path) -> Non
     for rank, count in added.items():
         told = int((job.folder / f"added.{rank}").read_text())
         assert told == count
-        own = arrays["storage/action"] // 1000 // 1_000_000 == rank
+        own = arrays["transitions"]["action"] // 1000 // 1_000_000 == rank
         assert np.count_nonzero(own) == count
 
 
@@ -142,6 +144,49 @@ def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> 
     assert "CHECKPOINT FAILED, serving on without" in job.err
 
 
+ON_A_SMALL_DISK = 'mount -t tmpfs -o size=2m,mode=700 none "$1" && shift && exec "$@"'
+
+
+def test_full_disk_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> None:
+    """A real tmpfs of 2 MiB where the kernel lets this user mount one, else a file size limit."""
+    files = tmp_path / "files"
+    files.mkdir()
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    private = ["unshare", *user, "--mount", "sh", "-c"]
+    if subprocess.run([*private, "mount -t tmpfs none /mnt"], capture_output=True).returncode == 0:
+        jobs.prefix = [*private, ON_A_SMALL_DISK, "sh", str(files)]
+        reason = "No space left on device"
+    else:
+        jobs.prefix = ["sh", "-c", 'ulimit -f 2048; trap "" XFSZ; exec "$@"', "sh"]
+        reason = "File too large"
+    job = jobs.run("outgrows_its_disk", capacity=100_000, checkpoint_dir=files, clients=2)
+    assert job.summary["checkpoint_failures"] >= 1
+    assert job.summary["checkpoints"] >= 1
+    assert job.summary["saved"] is False
+    assert re.search(f"CHECKPOINT FAILED, serving on without: cannot write .*{reason}", job.err)
+
+
+def test_intake_and_samples_go_on_while_a_file_is_written(jobs: Jobs, tmp_path: Path) -> None:
+    """Files are of one instant, however much comes in meanwhile."""
+    files = tmp_path / "files"
+    settings = {"capacity": 30_000, "seed": 5, "checkpoint_dir": files, "keep": 5}
+    job = jobs.start(
+        "draws_till_the_end", "adds_in_order", checkpoint_interval=0.02, full_every=3, **settings
+    )
+    job.wait_for("drawn")
+    job.send(0, signal.SIGTERM)
+    job.succeed()
+    assert job.summary["checkpoints"] >= 4
+    incremental = 0
+    for path in sorted(files.glob("replay-*.h5")):
+        with checkpoint.read_chain(path) as chain:
+            incremental += len(chain.links) > 1
+            saved = PrioritizedReplayBuffer.from_checkpoint(chain)
+        numbers = np.arange(saved.inserted - len(saved), saved.inserted)
+        assert (held(saved)["transitions"]["action"] == numbers).all()
+    assert incremental > 0
+
+
 def test_damaged_newest_file_is_passed_over(jobs: Jobs, tmp_path: Path) -> None:
     files = tmp_path / "files"
     jobs.run("adds_some", capacity=64, checkpoint_dir=files)
@@ -164,6 +209,26 @@ def test_resume_never_starts_empty_and_spares_what_is_there(jobs: Jobs, tmp_path
     assert job.summary["inserted"] == 30
     assert before.exists()
     assert newest(files) > before
+
+
+def test_what_differs_from_the_command_line_is_said(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    jobs.run("adds_some", capacity=64, seed=1, checkpoint_dir=files)
+    others = {"alpha": 0.7, "beta": 0.5, "seed": 2}
+    job = jobs.run("adds_some", capacity=20, checkpoint_dir=files, **others)
+    assert "the oldest 10 transitions are dropped" in job.err
+    told = [line.split("replay: ")[1] for line in job.err.splitlines() if " asked for" in line]
+    assert [line.partition(" asked for;")[0] for line in told] == [
+        "capacity: 64 stored, 20",
+        "alpha: 0.6 stored, 0.7",
+        "beta: 0.4 stored, 0.5",
+        "seed: 1 stored, 2",
+    ]
+    assert job.summary["inserted"] == 60
+    assert job.summary["size"] == 20
+    larger = jobs.run("adds_some", capacity=100, checkpoint_dir=files, **others)
+    assert "and no transitions are dropped" in larger.err
+    assert larger.summary["size"] == 50
 
 
 def test_a_learner_that_comes_back_after_the_end_is_told_so(jobs: Jobs) -> None:
@@ -227,6 +292,10 @@ def test_two_replay_ranks_are_refused(jobs: Jobs) -> None:
         (1, "--capacity 64 --ranks 1", "--ranks is 1"),
         (1, "--capacity 0 --ranks 2", "capacity is 0"),
         (1, "--capacity 64 --ranks 2 --keep 2", "--keep has no meaning without --checkpoint-dir"),
+        (1, "--capacity 64 --ranks 2 --full-every 2", "--full-every has no meaning without"),
+        (1, "--capacity 64 --ranks 2 --compression gzip", "--compression has no meaning without"),
+        (1, "--capacity 64 --ranks 2 --checkpoint-dir x --full-every 0", "full_every is 0"),
+        (1, "--capacity 64 --ranks 2 --checkpoint-dir x --compression zip", "compression is 'zip'"),
         (1, "--capacity 64 --ranks 2 --resume auto", "no meaning without --checkpoint-dir"),
         (1, "--capacity 64 --ranks 2 --error-buffer 9", "no meaning without samples_per_insert"),
         (1, "--capacity 64 --ranks 2 --min-size-to-sample 65", "more than the capacity"),
@@ -267,9 +336,6 @@ def unusable(kind: str, files: Path) -> tuple[list[str], str]:
     path = other_file(files)
     if kind == "other dtype":
         return [*options, "--dtype", '[["y", "<f8"]]'], "has dtype"
-    if kind == "other capacity":
-        options = ["--resume", str(path), "--alpha", "0.6"]
-        return options, "has capacity 64 where 65 is asked for"
     if kind == "newer format":
         newer_format(path)
         return options, "format 9"
@@ -281,15 +347,25 @@ def unusable(kind: str, files: Path) -> tuple[list[str], str]:
 
 @pytest.mark.parametrize(
     "kind",
-    ["unwritable", "other dtype", "other capacity", "newer format", "all damaged", "no file"],
+    ["unwritable", "other dtype", "newer format", "all damaged", "no file"],
 )
 def test_checkpoints_that_cannot_be_used_end_the_whole_job(
     jobs: Jobs, tmp_path: Path, kind: str
 ) -> None:
     options, message = unusable(kind, tmp_path / "files")
-    capacity = "65" if kind == "other capacity" else "64"
-    command = [sys.executable, *CLI, "--capacity", capacity, "--ranks", "2", *options]
+    command = [sys.executable, *CLI, "--capacity", "64", "--ranks", "2", *options]
     assert_refused(jobs.command(1, [*command, *beside(1)]), message)
+
+
+def test_command_line_writes_chains_and_compresses(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    options = ["--checkpoint-dir", str(files), "--full-every", "2", "--compression", "gzip"]
+    serve = [*CLI, "--capacity", "5000", "--ranks", "2", "--seed", "1", *options]
+    jobs.command(1, [sys.executable, *serve, *beside(1), "adds_compressible"]).succeed()
+    with checkpoint.read_chain(newest(files)) as chain:
+        saved = PrioritizedReplayBuffer.from_checkpoint(chain)
+    assert saved.inserted == 4000
+    assert newest(files).stat().st_size < saved.inserted * saved.dtype.itemsize
 
 
 def test_command_line_serves(jobs: Jobs, tmp_path: Path) -> None:
@@ -299,6 +375,6 @@ def test_command_line_serves(jobs: Jobs, tmp_path: Path) -> None:
     serve += ["--beta", "0.4:1:100", "--checkpoint-dir", str(files), "--grace", "2"]
     job = jobs.command(1, [sys.executable, *serve, *beside(1)]).succeed()
     assert "transitions: 30 added, 30 held" in job.out
-    with checkpoint.read(newest(files)) as stored:
+    with checkpoint.read_chain(newest(files)) as stored:
         saved = PrioritizedReplayBuffer.from_checkpoint(stored)
     assert_same(held(saved), held(filled((1, 30), seed=1)), but=("beta", "beta_samples"))

@@ -17,6 +17,8 @@ class Mutant:
     old, new : str
     targets : list of str
         What pytest is given.
+    level : str
+        The vector level that the mutated code is for: without it, nothing can notice.
     """
 
     name: str
@@ -24,13 +26,15 @@ class Mutant:
     old: str
     new: str
     targets: list[str]
+    level: str = "baseline"
 
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
-CHECKPOINT = "python/libsumtree/checkpoint.py"
-KERNELS, CHECKS, RULES, SUMTREE = (
-    "src/kernels_host.c",
+CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
+UPDATES, DESCENTS, X86 = "src/updates_host.c", "src/descents_host.c", "src/descents_x86.c"
+CHECKS, PHILOX, RULES, SUMTREE = (
     "src/checks.c",
+    "src/philox.c",
     "src/rules.h",
     "src/sumtree.c",
 )
@@ -52,6 +56,14 @@ def file_tests(*names: str) -> list[str]:
     return [f"tests/python/test_checkpoint_file.py::test_{name}" for name in names]
 
 
+def snapshot_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_snapshot.py::test_{name}" for name in names]
+
+
+def folder_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_checkpoint_folder.py::test_{name}" for name in names]
+
+
 def service_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_service.py::test_{name}" for name in names]
 
@@ -59,8 +71,9 @@ def service_tests(*names: str) -> list[str]:
 TREES = [
     Mutant(
         "delta update",
-        KERNELS,
-        "        update_many(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);\n",
+        UPDATES,
+        "        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, indices, "
+        "masses, mass_step);\n",
         """        write_leaves(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
         for (int64_t k = 0; k < count; ++k) {
             int64_t i = (tree->padded + indices[k]) >> 1;
@@ -105,7 +118,7 @@ TREES = [
     ),
     Mutant(
         "first duplicate wins",
-        KERNELS,
+        UPDATES,
         "for (int64_t k = 0; k < count; ++k) leaf[indices[k]] =",
         "for (int64_t k = count; k-- > 0;) leaf[indices[k]] =",
         buffer_tests("sample", "of_equal_ids_the_last_wins"),
@@ -119,16 +132,16 @@ TREES = [
     ),
     Mutant(
         "last leaf lost",
-        KERNELS,
+        UPDATES,
         "int64_t last = (tree->padded + start + count - 1) >> 1;",
         "int64_t last = (tree->padded + start + count - 2) >> 1;",
         buffer_tests("add", "an_intake_retires_fills_and_commits"),
     ),
     Mutant(
         "a sweep loses its last node",
-        KERNELS,
-        "sweep(tree, kind, depth == 1, first, end - 1);",
-        "sweep(tree, kind, depth == 1, first, end - 2);",
+        UPDATES,
+        "for (int64_t i = first; i < end; ++i) recompute(",
+        "for (int64_t i = first; i < end - 1; ++i) recompute(",
         buffer_tests("sample", "new_priorities_are_drawn_from_at_once"),
     ),
     Mutant(
@@ -148,8 +161,8 @@ TREES = [
     Mutant(
         "negative index accepted",
         CHECKS,
-        "bad |= (uint64_t)indices[k] >= (uint64_t)capacity;",
-        "bad |= indices[k] >= capacity;",
+        "bad |= beyond((uint64_t)indices[k], most);",
+        "bad |= indices[k] < 0 ? 0 : beyond((uint64_t)indices[k], most);",
         tree_tests("a_negative_index_never_writes"),
     ),
     Mutant(
@@ -168,7 +181,7 @@ TREES = [
     ),
     Mutant(
         "weights by batch max",
-        KERNELS,
+        DESCENTS,
         WEIGH,
         """        masses[k] = leaf[indices[k]];
         double least = smallest * 0.0 + masses[0];
@@ -179,8 +192,8 @@ TREES = [
     ),
     Mutant(
         "random numbers used again",
-        "src/philox.c",
-        "            advance(rng->counter);\n",
+        PHILOX,
+        "            philox_advance(rng->counter, 1);\n",
         "",
         buffer_tests("sample", "draws_are_those_of_numpys_philox"),
     ),
@@ -190,6 +203,51 @@ TREES = [
         "stratified ? ((double)k + u) / (double)count : u",
         "u",
         buffer_tests("sample", "draws_are_those_of_numpys_philox"),
+    ),
+    Mutant(
+        "a level is skipped between climbs and sweeps",
+        UPDATES,
+        "sweep_below(tree, kind, climbed + 1, height, first, end);",
+        "sweep_below(tree, kind, climbed + 2, height, first, end);",
+        tree_tests("every_node_is_the_sum_of_its_children"),
+    ),
+    Mutant(
+        "a lane climbs with the mass of another",
+        UPDATES,
+        "lane.total[j] = lane.most[j] = leaf[indices[j]];",
+        "lane.total[j] = lane.most[j] = leaf[indices[j & ~1]];",
+        tree_tests("every_node_is_the_sum_of_its_children"),
+    ),
+    Mutant(
+        "the leaves fetched together are not those that climb",
+        UPDATES,
+        "        masses += now * mass_step;\n",
+        "        masses += next * mass_step;\n",
+        tree_tests("every_node_is_the_sum_of_its_children"),
+    ),
+    Mutant(
+        "> for >= in AVX2",
+        X86,
+        "_mm256_cmp_pd(left_sum, *rest, _CMP_LE_OQ)",
+        "_mm256_cmp_pd(left_sum, *rest, _CMP_LT_OQ)",
+        tree_tests("which_side_takes_a_boundary"),
+        "avx2",
+    ),
+    Mutant(
+        "> for >= in AVX-512, side left",
+        X86,
+        "_mm512_cmp_pd_mask(left_sum, *rest, _CMP_LT_OQ)",
+        "_mm512_cmp_pd_mask(left_sum, *rest, _CMP_LE_OQ)",
+        tree_tests("which_side_takes_a_boundary"),
+        "avx512",
+    ),
+    Mutant(
+        "a short block of vectors loses its last lane",
+        X86,
+        "k < count ? targets[k] : 0.0;",
+        "k < count - 1 ? targets[k] : 0.0;",
+        tree_tests("which_side_takes_a_boundary"),
+        "avx2",
     ),
 ]
 
@@ -334,14 +392,14 @@ FILES = [
     Mutant(
         "cursor not saved",
         BUFFER,
-        'int(saved["size"]), int(saved["cursor"])',
-        'int(saved["size"]), int(saved["size"])',
+        'cursor = int(saved["cursor"])',
+        'cursor = int(saved["size"])',
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "priorities not loaded",
         BUFFER,
-        "            self._tree[slots] = masses[done : done + length]\n",
+        "            self._tree[slots] = rest[:length]\n",
         "            self._tree[slots] = 1.0\n",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
@@ -367,8 +425,22 @@ FILES = [
         buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
     ),
     Mutant(
+        "sums not compared on load",
+        BUFFER,
+        "if saved[name] != value:",
+        "if False:",
+        buffer_tests("save", "a_checkpoint_that_holds_no_buffer_is_refused"),
+    ),
+    Mutant(
+        "a smaller capacity keeps the oldest",
+        BUFFER,
+        "rest = masses[len(masses) - kept :]",
+        "rest = masses[:kept]",
+        snapshot_tests("a_smaller_capacity_keeps_the_newest_and_says_so"),
+    ),
+    Mutant(
         "in-place save",
-        CHECKPOINT,
+        f"{CHECKPOINT}/files.py",
         """    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
         """    temporary = destination
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
@@ -376,17 +448,66 @@ FILES = [
     ),
     Mutant(
         "digest unchecked",
-        CHECKPOINT,
-        "if block != _render_block(version, length, _digest(file)):",
-        'if b"length %016d" % length not in block:',
+        f"{CHECKPOINT}/reader.py",
+        "    if digest != header.digest:",
+        "    if length != header.length:",
         buffer_tests("save", "any_changed_byte_is_noticed"),
     ),
     Mutant(
-        "the digest leaves out a page",
-        CHECKPOINT,
-        "    file.seek(BLOCK_SIZE)\n",
-        "    file.seek(BLOCK_SIZE + 512)\n",
-        file_tests("every_flip_is_detected"),
+        "filters from anywhere",
+        f"{CHECKPOINT}/reader.py",
+        "most *= _EXPANSION.get(number, 0)",
+        "most *= _EXPANSION.get(number, 1 << 40)",
+        file_tests("anything_but_plain_arrays_is_refused"),
+    ),
+    Mutant(
+        "shapes without bound",
+        f"{CHECKPOINT}/reader.py",
+        "and nbytes <= stored * _expansion(properties)",
+        "and _expansion(properties) > 0",
+        file_tests("anything_but_plain_arrays_is_refused"),
+    ),
+    Mutant(
+        "any file for the one that was meant",
+        f"{CHECKPOINT}/chain.py",
+        "if header.digest == digest:",
+        "if path != child:",
+        snapshot_tests("a_missing_or_damaged_link_is_detected"),
+    ),
+    Mutant(
+        "only grown masses are saved",
+        SNAPSHOT,
+        "np.flatnonzero(old != before)",
+        "np.flatnonzero(old > before)",
+        snapshot_tests("every_link_of_a_chain_is_the_buffer_of_its_moment"),
+    ),
+    Mutant(
+        "a save of many instants",
+        SNAPSHOT,
+        "        if doomed <= self._aside_stop and doomed <= self._next:\n",
+        "        if True:\n",
+        snapshot_tests("the_rows_of_an_instant_outlive_what_is_added_while_they_are_read"),
+    ),
+    Mutant(
+        "no bound on what stands aside",
+        SNAPSHOT,
+        "room = min(room, self._aside_most - (start - self._next))",
+        "pass",
+        snapshot_tests("what_stands_aside_is_bounded_while_a_thread_writes"),
+    ),
+    Mutant(
+        "links of kept states are removed",
+        f"{CHECKPOINT}/retention.py",
+        "return {state.path for chain in kept for state in chain}",
+        "return {chain[0].path for chain in kept}",
+        folder_tests("what_kept_states_need_is_kept"),
+    ),
+    Mutant(
+        "a child keeps its parent's lock",
+        f"{CHECKPOINT}/lock.py",
+        "os.register_at_fork(after_in_child=_close_in_child)\n",
+        "",
+        folder_tests("a_killed_holder_lets_go_even_if_its_children_live"),
     ),
 ]
 

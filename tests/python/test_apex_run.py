@@ -274,11 +274,10 @@ def test_one_rank_says_what_is_wrong_in_one_line(tmp_path, arguments, message):
     assert "MPI_Abort" not in err
 
 
-def test_a_checkpoint_of_another_capacity_or_network_is_refused(tmp_path):
+def test_a_checkpoint_of_another_task_or_network_is_refused(tmp_path):
     arguments = ["--steps", "600", "--checkpoint-dir", tmp_path / "checkpoints"]
     assert finish(start(tmp_path, *arguments))[0] == 0
     for change, message in [
-        (["--capacity", "900"], "has capacity 1000 where 900 is asked for"),
         (["--env", "Acrobot-v1"], "has dtype"),
         (["--hidden", "24"], "made with other hidden layers"),
     ]:

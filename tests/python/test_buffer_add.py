@@ -38,9 +38,12 @@ def rows(*values: int) -> np.ndarray:
 
 
 def snapshot(buffer: st.PrioritizedReplayBuffer) -> tuple[Any, ...]:
-    attributes, datasets = buffer.state()
-    kept = {name: np.concatenate(arrays).tobytes() for name, arrays in datasets.items()}
-    return {key: np.asarray(value).tolist() for key, value in attributes.items()}, kept
+    with buffer.snapshot() as taken:
+        datasets = taken.datasets()
+        kept = [block.tobytes() for block in taken.rows.blocks()]
+        kept += [datasets[name][0].tobytes() for name in ("tree/masses", "ids/epochs")]
+        said = {k: np.asarray(v).tolist() for k, v in taken.attributes.items() if k != "created"}
+        return said, kept
 
 
 # ---- the ring ----

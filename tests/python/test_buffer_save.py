@@ -23,6 +23,7 @@ from libsumtree.errors import (
 )
 
 RECORD = np.dtype([("value", "<i8"), ("label", "U3")])
+STORED = checkpoint.storable_record(RECORD)
 Buffer = st.PrioritizedReplayBuffer
 
 
@@ -41,6 +42,21 @@ def used_buffer(**options: Any) -> Buffer:
     buffer.sample(3)
     buffer.update_priorities([6, 9], [0.0, 250.0])
     return buffer
+
+
+DATASETS = ("transitions", "tree/masses", "ids/epochs")
+
+
+def contents(buffer: Buffer) -> dict[str, Any]:
+    """Give the attributes and datasets of a checkpoint, but for its time."""
+    with buffer.snapshot() as snapshot:
+        datasets = snapshot.datasets()
+        rows = b"".join(block.tobytes() for block in snapshot.rows.blocks())
+        return {
+            **{k: v for k, v in snapshot.attributes.items() if k != "created"},
+            "transitions": np.frombuffer(rows, snapshot.rows.dtype),
+            **{name: datasets[name][0] for name in DATASETS[1:]},
+        }
 
 
 def go_on(buffer: Buffer) -> list[Any]:
@@ -130,13 +146,12 @@ def test_what_is_loaded_is_what_was_saved(
     buffer.sample(drawn if len(buffer) else 0)
     buffer.save(tmp_path / "b.h5")
     loaded = Buffer.load(tmp_path / "b.h5")
-    (attributes, datasets), (again, restored) = buffer.state(), loaded.state()
-    del attributes["epoch"], again["epoch"], datasets["ids/epochs"], restored["ids/epochs"]
-    assert {k: np.asarray(v).tolist() for k, v in attributes.items()} == {
-        k: np.asarray(v).tolist() for k, v in again.items()
-    }
-    for name, parts in datasets.items():
-        assert np.array_equal(np.concatenate(parts), np.concatenate(restored[name]))
+    saved, again = contents(buffer), contents(loaded)
+    for name in ("epoch", "ids/epochs"):
+        del saved[name], again[name]
+    assert saved.keys() == again.keys()
+    for name, value in saved.items():
+        assert np.asarray(value).tobytes() == np.asarray(again[name]).tobytes(), name
 
 
 def test_seeds_of_every_kind_are_kept(tmp_path: Path) -> None:
@@ -169,7 +184,7 @@ def test_the_file_is_plain_hdf5(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "b.h5") as file:
         assert file.attrs["alpha"] == 0.7
         assert file.attrs["cursor"] == 11
-        assert file["storage/value"][:].tolist() == list(range(4, 11))
+        assert file["transitions"]["value"].tolist() == list(range(4, 11))
         assert file["tree/masses"].shape == (7,)
 
 
@@ -247,21 +262,25 @@ def test_an_epoch_fits_an_id() -> None:
 
 def rewrite(path: Path, **changes: Any) -> Path:
     """Write the checkpoint of a buffer with other attributes and datasets, or without (None)."""
-    attributes, datasets = used_buffer().state()
-    contents: dict[str, Any] = {**attributes, **datasets}
+    parts = contents(used_buffer())
     for name, value in changes.items():
         key = name.replace("__", "/")
-        assert key in contents
+        assert key in parts
         if value is None:
-            del contents[key]
+            del parts[key]
         else:
-            contents[key] = [value] if key in datasets else value
+            parts[key] = value
     checkpoint.write(
         path,
-        {k: v for k, v in contents.items() if "/" not in k},
-        {k: v for k, v in contents.items() if "/" in k},
+        {k: v for k, v in parts.items() if k not in DATASETS},
+        {k: as_dataset(v) for k, v in parts.items() if k in DATASETS},
     )
     return path
+
+
+def as_dataset(rows: np.ndarray) -> Any:
+    """Give what `checkpoint.write` takes for an array that is there, records among them."""
+    return checkpoint.Stream(rows.dtype, rows.shape, lambda: iter([rows]))
 
 
 def test_a_rewritten_checkpoint_is_loaded(tmp_path: Path) -> None:
@@ -321,10 +340,19 @@ def test_a_rewritten_checkpoint_is_loaded(tmp_path: Path) -> None:
         {"tree__masses": np.ones((7, 1))},
         {"tree__masses": np.array([1, 1, 1, np.nan, 1, 1, 1])},
         {"tree__masses": -np.ones(7)},
-        {"storage__value": None},
-        {"storage__value": np.zeros(6, np.int64)},
-        {"storage__value": np.zeros(7, np.float64)},
-        {"storage__label": np.zeros((7, 11), np.uint8)},
+        {"tree__masses": np.full(7, 2.0**961)},
+        {"tree__masses": np.ones(7, np.float32)},
+        {"tree__masses": np.ones(7)},
+        {"total": 5.0},
+        {"min": None},
+        {"max": 1.0},
+        {"transitions": None},
+        {"transitions": np.zeros(6, STORED)},
+        {"transitions": np.zeros(8, STORED)},
+        {"transitions": np.zeros((7, 2), STORED)},
+        {"transitions": np.zeros(7, np.float64)},
+        {"transitions": np.zeros((7, 20), np.uint8)},
+        {"transitions": np.zeros(7, [("value", "<i8"), ("label", "u1", 11)])},
     ],
     ids=lambda change: " ".join(f"{key}={value!r:.40}" for key, value in change.items()),
 )

@@ -30,10 +30,11 @@ LAYERS = [
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
-    ["buffer", "verification"],
+    ["buffer", "snapshot", "inspection", "redistribution", "verification"],
     ["__init__"],
     ["replay"],
     ["apex"],
+    ["jobs"],
     ["bench"],
     ["cli"],
     ["__main__"],
@@ -116,3 +117,17 @@ def test_examples_in_docstrings(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(module), extraglobs={"np": np})
     assert outcome.attempted > 0
     assert outcome.failed == 0
+
+
+def test_nothing_is_said_where_nobody_reads_on() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "libsumtree", "info"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 1

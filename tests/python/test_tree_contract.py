@@ -19,6 +19,7 @@ from libsumtree.errors import (
     RangeError,
     TargetError,
 )
+from libsumtree.vectors import at_vector_level, vector_levels
 
 SUMMED = [st.SumTree, st.PriorityTree]
 TREES = [st.SumTree, st.MinTree, st.PriorityTree]
@@ -70,8 +71,12 @@ def test_an_only_leaf_is_always_found(kind: Any, side: Any, capacity: int) -> No
 def test_which_side_takes_a_boundary() -> None:
     tree = tree_with(st.SumTree, [0.0, 1.0, 2.0, 0.0, 0.0, 3.0, 0.0])
     targets = [0.0, 0.5, 1.0, 2.5, 3.0, 4.0, 6.0]
-    assert tree.find(targets, "right").tolist() == [1, 1, 2, 2, 5, 5, 5]
-    assert tree.find(targets, "left").tolist() == [1, 1, 1, 2, 2, 5, 5]
+    for level in vector_levels(tree.backend):
+        with at_vector_level(tree.backend, level):
+            assert tree.find(targets, "right").tolist() == [1, 1, 2, 2, 5, 5, 5]
+            assert tree.find(targets, "left").tolist() == [1, 1, 1, 2, 2, 5, 5]
+            assert [tree.find(t) for t in targets] == [1, 1, 2, 2, 5, 5, 5]
+            assert [tree.find(t, "left") for t in targets] == [1, 1, 1, 2, 2, 5, 5]
 
 
 @pytest.mark.parametrize("kind", SUMMED)
@@ -83,6 +88,24 @@ def test_integer_masses_agree_with_cumsum(kind: Any) -> None:
     assert np.array_equal(tree.find(targets), np.searchsorted(sums, targets, "right"))
     above = targets + 1
     assert np.array_equal(tree.find(above, "left"), np.searchsorted(sums, above, "left"))
+
+
+@pytest.mark.parametrize("kind", SUMMED)
+@pytest.mark.parametrize("count", [4, 7, 8, 17, 100, 3000])
+def test_every_node_is_the_sum_of_its_children(kind: Any, count: int) -> None:
+    rng = np.random.default_rng(count)
+    tree, leaves = kind(50_000), np.zeros(2**16)
+    for _ in range(3):
+        indices, masses = rng.integers(0, 50_000, count), rng.random(count)
+        indices[1::3] = indices[: count - 1 : 3] ^ 1  # siblings
+        indices[2::5] = indices[: count - 2 : 5]
+        tree.update(indices, masses)
+        for index, mass in zip(indices, masses, strict=True):
+            leaves[index] = mass
+        levels = [leaves]
+        while len(levels[-1]) > 1:
+            levels.append(levels[-1][::2] + levels[-1][1::2])
+        assert np.array_equal(tree.nodes("sum")[1:], np.concatenate(levels[::-1]))
 
 
 @pytest.mark.parametrize("kind", [st.SumTree, st.PriorityTree])

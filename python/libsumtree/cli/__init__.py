@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, bench, info, replay, tune, verify
+from . import apex, bench, checkpoint, info, jobs, replay, tune, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
+
+UNREAD_STATUS = 1
 
 COMMANDS: Mapping[str, ModuleType] = {
     "info": info,
     "verify": verify,
     "tune": tune,
     "bench": bench,
+    "checkpoint": checkpoint,
     "replay": replay,
     "apex": apex,
+    "jobs": jobs,
 }
 
 
@@ -45,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0, or 2 after one line on standard error that says what was wrong.
+        The exit status: 0; 2 after one line on standard error that says what was wrong; 1 where
+        nobody reads standard output any more; or what the command's help says.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -54,10 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(error, given)
     try:
         status: int = COMMANDS[options.command].main(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _unread()
     except (SumTreeError, OSError, ImportError) as error:
         complain(str(error))
         return USAGE_STATUS
     return status
+
+
+def _unread() -> int:
+    """End without a word: whoever read the output, such as ``head``, wants no more of it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    return UNREAD_STATUS
 
 
 def _refuse(error: UsageError, given: Sequence[str]) -> int:

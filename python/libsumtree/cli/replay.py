@@ -25,7 +25,7 @@ learner asks for it, when all clients have left, or with SIGTERM, SIGUSR1 or Ctr
 checkpoint if it has a folder for them.
 """
 
-_NEED_FOLDER = ("checkpoint_interval", "keep")
+_NEED_FOLDER = ("checkpoint_interval", "keep", "full_every", "compression")
 
 
 def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
@@ -73,7 +73,15 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds between two checkpoints (default: 300)",
     )
-    add("--keep", type=int, metavar="K", help="checkpoints to keep (default: 3)")
+    add("--keep", type=int, metavar="K", help="states to keep (default: 3)")
+    add(
+        "--full-every",
+        type=int,
+        metavar="N",
+        help="of N checkpoints in a row one is full, the others hold what changed; 1: every file "
+        "stands alone (default: 8)",
+    )
+    add("--compression", metavar="NAME", help="lzf, gzip or zstd (default: none)")
     add(
         "--resume",
         metavar="auto|never|FILE",

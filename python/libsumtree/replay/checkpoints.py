@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import importlib.util
 import os
 import re
 import secrets
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
+from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
+from ..snapshot import Base, Snapshot
 from .archive import State
 
-_NAME = re.compile(r"replay-(\d{12})\.h5")
 _TEMPORARY = re.compile(r"\.replay-\d{12}\.h5\..*\.tmp")
 _LEARNER = "learner/"
 _SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
@@ -34,7 +38,7 @@ class Progress:
     surplus : float, optional
         Of the rate limiter; None if there was no pacing.
     learner : dict of str to ndarray, optional
-        The learner state that came last; None if none ever did.
+        The learner state that came last; None if none ever did. Replaced, never written to.
     """
 
     sampled: int = 0
@@ -45,10 +49,21 @@ class Progress:
 
 @dataclass(slots=True)
 class Restored:
-    """A buffer with what else its checkpoint held."""
+    """A buffer with what else its checkpoint held.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    buffer : PrioritizedReplayBuffer
+    saved_capacity, saved_size : int
+        Of the buffer that was saved.
+    progress : Progress
+    """
 
     path: Path
     buffer: PrioritizedReplayBuffer
+    saved_capacity: int
+    saved_size: int
     progress: Progress = field(default_factory=Progress)
 
 
@@ -57,15 +72,65 @@ def say(text: str) -> None:
     print(f"libsumtree replay: {text}", file=sys.stderr, flush=True)
 
 
+class Saving:
+    """A checkpoint that a thread of its own writes, while the buffer goes on.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    snapshot : Snapshot
+        Closed once it is written, or has failed.
+    write : callable
+        Does the writing.
+    """
+
+    def __init__(self, path: Path, snapshot: Snapshot, write: Callable[[], Base]) -> None:
+        self.path = path
+        self.incremental = snapshot.incremental
+        self.base: Base | None = None
+        self._snapshot = snapshot
+        self._write = write
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="libsumtree-checkpoint")
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Wait for the end.
+
+        Raises
+        ------
+        CheckpointError
+            The file could not be written.
+        """
+        self._thread.join()
+        if isinstance(self._error, MemoryError):
+            raise CheckpointError(f"cannot write checkpoint {self.path}: memory is short")
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self.base = self._write()
+        except BaseException as error:  # for the thread that waits
+            self._error = error
+        finally:
+            self._snapshot.close()
+
+
 class CheckpointFolder:
     """A folder of files ``replay-<serial>.h5``, of which one replay rank at a time is the writer.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Made if it does not exist.
-    keep : int
-        Files to keep; older ones are removed once a new one is on disk.
+        Made, for its owner alone, if it does not exist.
+    keep, full_every, compression
+        See `ReplayConfig`.
 
     Raises
     ------
@@ -73,15 +138,23 @@ class CheckpointFolder:
         If the folder cannot be made or written, or another replay rank writes to it.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(
+        self, folder: Path, keep: int, full_every: int = 1, compression: str | None = None
+    ) -> None:
         self.folder = folder
         self._keep = keep
+        self._full_every = full_every
+        self._compression = compression
         self._oldest = 0
-        if importlib.util.find_spec("h5py") is None:
-            raise CheckpointError("checkpoints need h5py: pip install 'libsumtree[hdf5]'")
+        self._base: tuple[Path, Base] | None = None
+        self._links = 0
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._lock = _lock(folder)
+            import h5py  # noqa: F401 - now, not while serving
+        except ImportError:
+            raise CheckpointError("checkpoints need h5py: pip install 'libsumtree[hdf5]'") from None
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = checkpoint.FolderLock(folder)
             self._remove_leftovers()
             _try_to_write(folder)
         except OSError as error:
@@ -91,23 +164,21 @@ class CheckpointFolder:
 
     def close(self) -> None:
         """Let another replay rank write to the folder."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        self._lock.close()
 
     def files(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file, the newest first."""
-        found = ((_NAME.fullmatch(path.name), path) for path in self.folder.iterdir())
-        return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
+        return retention.numbered_files(self.folder)
 
     def spare_existing(self) -> None:
         """Leave alone what is in the folder now, whatever `keep` says."""
         self._oldest = self._next_serial()
 
-    def newest(self, backend: str) -> Restored | None:
-        """Read the newest valid file; None if the folder holds none at all.
+    def newest(self, backend: str, capacity: int | None = None) -> Restored | None:
+        """Read the newest state that is whole; None if the folder holds no file at all.
 
-        A damaged file is passed over, and that is said on standard error.
+        What is damaged, or goes on from a file that is damaged or missing, is passed over, and that
+        is said on standard error.
 
         Raises
         ------
@@ -119,9 +190,9 @@ class CheckpointFolder:
         damaged = []
         for _, path in self.files():
             try:
-                return read_file(path, backend)
+                return read_file(path, backend, capacity)
             except CheckpointCorruptError as error:
-                say(f"passing over a damaged checkpoint: {error}")
+                say(f"passing over a damaged checkpoint, {path.name}: {error}")
                 damaged.append(path.name)
         if damaged:
             raise CheckpointCorruptError(
@@ -130,25 +201,65 @@ class CheckpointFolder:
             )
         return None
 
-    def publish(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Path:
-        """Write the next file, then remove those beyond `keep`.
+    def begin(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Saving:
+        """Begin to write the next file, with the buffer and the progress as they are now.
+
+        One at a time: `finish` what it returns before the next.
 
         Raises
         ------
         CheckpointError
-            If it cannot be written; the files in the folder are as before.
+            If the folder cannot be read.
         """
         try:
-            path = self.folder / f"replay-{self._next_serial():012d}.h5"
+            path = retention.path_of(self.folder, self._next_serial())
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
             ) from error
-        write_file(path, buffer, progress)
+        snapshot = buffer.snapshot(self._usable_base())
+        attributes, datasets = _contents(progress)
+
+        def write() -> Base:
+            base = snapshot.write(path, attributes, datasets, self._compression)
+            self._remove_old()
+            return base
+
+        return Saving(path, snapshot, write)
+
+    def finish(self, saving: Saving) -> Path:
+        """Wait until a file is on disk, and those beyond `keep` are gone.
+
+        Raises
+        ------
+        CheckpointError
+            If it could not be written; the files in the folder are as before.
+        """
+        saving.wait()
+        assert saving.base is not None
+        if self._full_every > 1:
+            self._base = saving.path, saving.base
+            self._links = self._links + 1 if saving.incremental else 1
+        return saving.path
+
+    def publish(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Path:
+        """Write the next file and wait for it: `begin` and `finish`."""
+        return self.finish(self.begin(buffer, progress))
+
+    def _usable_base(self) -> Base | None:
+        """Return what an incremental checkpoint may go on from: the last, if it is still there."""
+        if self._base is None or self._links >= self._full_every:
+            return None
+        path, base = self._base
+        with contextlib.suppress(OSError, CheckpointError):
+            if checkpoint.read_header(path).digest == base.digest:
+                return base
+        return None
+
+    def _remove_old(self) -> None:
         with contextlib.suppress(OSError):
-            for _, old in [f for f in self.files() if f[0] >= self._oldest][self._keep :]:
+            for old in retention.removable(self.folder, self._keep, self._oldest):
                 old.unlink()
-        return path
 
     def _next_serial(self) -> int:
         return max((serial for serial, _ in self.files()), default=0) + 1
@@ -166,37 +277,24 @@ def _try_to_write(folder: Path) -> None:
     trial.unlink()
 
 
-def _lock(folder: Path) -> int | None:
-    """Lock the folder as long as this process lives; None where the file system has no locks."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise CheckpointError(
-            f"checkpoint folder {folder} is being written to by another replay rank; "
-            "give each job a folder of its own"
-        ) from None
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def write_file(path: Path, buffer: PrioritizedReplayBuffer, progress: Progress) -> None:
-    """Write one checkpoint: what `PrioritizedReplayBuffer.save` writes, and the progress."""
-    attributes, datasets = buffer.state()
-    extra: dict[str, checkpoint.Attribute] = {_SAMPLED: progress.sampled, _STALE: progress.stale}
+def _contents(
+    progress: Progress,
+) -> tuple[dict[str, checkpoint.Attribute], dict[str, list[NDArray[Any]]]]:
+    """Return what a file holds besides the buffer."""
+    attributes: dict[str, checkpoint.Attribute] = {
+        _SAMPLED: progress.sampled,
+        _STALE: progress.stale,
+    }
     if progress.surplus is not None:
-        extra[_SURPLUS] = progress.surplus
+        attributes[_SURPLUS] = progress.surplus
     learner = {
         _LEARNER + "/".join(map(checkpoint.escape_name, name.split("/"))): [array]
         for name, array in (progress.learner or {}).items()
     }
-    checkpoint.write(path, {**attributes, **extra}, {**datasets, **learner})
+    return attributes, learner
 
 
-def read_file(path: Path, backend: str) -> Restored:
+def read_file(path: Path, backend: str, capacity: int | None = None) -> Restored:
     """Read the checkpoint of a replay rank, or of a buffer alone, and open a new epoch of ids.
 
     Raises
@@ -204,16 +302,22 @@ def read_file(path: Path, backend: str) -> Restored:
     CheckpointError
         See `PrioritizedReplayBuffer.load`.
     """
-    with checkpoint.read(path) as opened:
-        attributes = opened.attributes
-        learner = {
-            "/".join(map(checkpoint.unescape_name, name.split("/")[1:])): stored.read()
-            for name, stored in opened.datasets.items()
-            if name.startswith(_LEARNER)
-        }
-        buffer = PrioritizedReplayBuffer.from_checkpoint(opened, backend)
+    with checkpoint.read_chain(path) as chain:
+        saved = chain.newest.attributes
+        progress = _progress(path, saved, learner_state(chain.newest))
+        buffer = PrioritizedReplayBuffer.from_checkpoint(chain, backend, capacity)
+        sizes = int(saved["capacity"]), int(saved["size"])
     buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
-    return Restored(path, buffer, _progress(path, attributes, learner))
+    return Restored(path, buffer, *sizes, progress)
+
+
+def learner_state(stored: checkpoint.Checkpoint) -> State:
+    """Return the learner state of a file, empty if it has none."""
+    return {
+        "/".join(map(checkpoint.unescape_name, name.split("/")[1:])): array.read()
+        for name, array in stored.datasets.items()
+        if name.startswith(_LEARNER)
+    }
 
 
 def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: State) -> Progress:

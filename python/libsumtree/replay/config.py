@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arguments import as_integer
 from ..buffer import BetaSchedule
+from ..checkpoint import compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..records import check_record_dtype
 from .limiter import check_pacing
@@ -35,7 +36,13 @@ class ReplayConfig:
     checkpoint_interval : float
         Seconds between two checkpoints; nothing is written if nothing changed.
     keep : int
-        Files to keep in the folder.
+        States to keep in the folder: that many files, and those that they go on from. Where these
+        all hang on one full file, the newest state that does not is kept, too.
+    full_every : int
+        Of so many checkpoints in a row, the first is full; the others hold what has changed. 1:
+        every file stands alone.
+    compression : {"lzf", "gzip", "zstd"}, optional
+        See `libsumtree.checkpoint.write`.
     resume : str
         ``"auto"``: go on from the newest valid file of the folder, or start empty. ``"never"``:
         start empty. Anything else: the file to go on from.
@@ -70,6 +77,8 @@ class ReplayConfig:
     checkpoint_dir: Path | None = None
     checkpoint_interval: float = 300.0
     keep: int = 3
+    full_every: int = 8
+    compression: str | None = None
     resume: str = "auto"
     min_size_to_sample: int = 1
     samples_per_insert: float | None = None
@@ -85,7 +94,8 @@ class ReplayConfig:
     def __post_init__(self) -> None:
         for name in ("capacity", "keep", "actor_credits", "sample_credits", "update_credits"):
             self._check_positive(name)
-        self._check_positive("max_batch")
+        for name in ("max_batch", "full_every"):
+            self._check_positive(name)
         if self.clients is not None:
             self._check_positive("clients")
         if self.max_batch > MESSAGE_LIMIT // 64:
@@ -99,6 +109,7 @@ class ReplayConfig:
                 f"min_size_to_sample is {self.min_size_to_sample}, more than the capacity of "
                 f"{self.capacity}: nothing could ever be drawn"
             )
+        compression_filters(self.compression)
         self._check_records()
 
     def _check_records(self) -> None:

@@ -15,13 +15,7 @@ from ..buffer import PrioritizedReplayBuffer
 from ..errors import CheckpointError, CheckpointMismatchError, WorldError
 from ..records import dtype_to_text
 from .channel import MPI, Backoff, Channel, wait_turns
-from .checkpoints import (
-    CheckpointFolder,
-    Progress,
-    Restored,
-    read_file,
-    say,
-)
+from .checkpoints import CheckpointFolder, Progress, Restored, Saving, read_file, say
 from .config import ReplayConfig
 from .limiter import RateLimiter
 from .peers import Peers
@@ -117,7 +111,9 @@ class ReplayRank:
         self._clients = comm.Get_size() - 1 if config.clients is None else config.clients
         self._folder = None
         if config.checkpoint_dir is not None:
-            self._folder = CheckpointFolder(config.checkpoint_dir, config.keep)
+            self._folder = CheckpointFolder(
+                config.checkpoint_dir, config.keep, config.full_every, config.compression
+            )
         restored = self._restore()
         progress = Progress() if restored is None else restored.progress
         limiter = RateLimiter(
@@ -140,6 +136,9 @@ class ReplayRank:
         self._last: Path | None = None
         self._due = 0.0
         self._asked_for_state = False
+        self._saving: Saving | None = None
+        self._saving_marks: tuple[int, ...] = ()
+        self._saving_for: object = None
 
     @property
     def buffer(self) -> PrioritizedReplayBuffer | None:
@@ -189,17 +188,19 @@ class ReplayRank:
         self._service.begin_stop()
         backoff = Backoff(self._config.idle_sleep)
         while not self._all_left() and time.monotonic() < begin + self._config.grace:
-            if time.monotonic() >= urgent:
-                self._checkpoint_if_changed()
-                urgent = math.inf
             busy = self._service.turn()
-            self._answer_learner()
+            self._tend_saving()
+            if time.monotonic() >= urgent and self._saving is None:
+                self._begin_if_changed()
+                urgent = math.inf
             backoff.turn(busy)
         silent = tuple(sorted(self._peers.members))
         if silent:
             ranks = ", ".join(map(str, silent))
             say(f"the clients on ranks {ranks} did not leave within {self._config.grace:g} s")
-        self._checkpoint_if_changed()
+        self._finish_saving()
+        self._begin_if_changed()
+        self._finish_saving()
         for _ in wait_turns(_LAST_SENDS_SECONDS):
             if not self._peers.channel.reap():
                 break
@@ -232,41 +233,64 @@ class ReplayRank:
     # ---- checkpoints ----
 
     def _tend_checkpoints(self) -> None:
-        """Answer a learner's request; write by the clock, after asking a learner for its state."""
-        self._answer_learner()
-        if self._folder is None or time.monotonic() < self._due or self._marks() == self._written:
+        """Begin to write by the clock, after asking a learner for its state."""
+        self._tend_saving()
+        busy = self._folder is None or self._saving is not None
+        if busy or time.monotonic() < self._due or self._marks() == self._written:
             return
         if not self._asked_for_state and self._service.tell_checkpoint_due():
             self._asked_for_state = True
             self._due = time.monotonic() + min(_STATE_SECONDS, self._config.checkpoint_interval)
             return
-        self._publish()
+        self._begin_saving()
 
-    def _answer_learner(self) -> None:
-        if self._service.checkpoint_asked is not None:
-            failure = self._publish()
-            self._service.answer_checkpoint(self._last.name if self._last else "", failure)
+    def _tend_saving(self) -> None:
+        """End what a thread has written; begin what a learner has asked for."""
+        if self._saving is not None and self._saving.done:
+            self._finish_saving()
+        if self._saving is None and self._service.checkpoint_asked is not None:
+            self._begin_saving()
 
-    def _checkpoint_if_changed(self) -> None:
+    def _begin_if_changed(self) -> None:
         if self._folder is not None and self._marks() != self._written:
-            self._publish()
+            self._begin_saving()
 
-    def _publish(self) -> str:
-        """Write a checkpoint; return what went wrong, for the service goes on."""
+    def _begin_saving(self) -> None:
+        """Have a thread write everything as it is now."""
         assert self._folder is not None
         peers = self._peers
         peers.progress.surplus = peers.limiter.surplus
         self._set_due()
-        marks = self._marks()
+        self._saving_marks = self._marks()
+        self._saving_for = self._service.checkpoint_asked
         try:
-            self._last = self._folder.publish(peers.ring(), peers.progress)
+            self._saving = self._folder.begin(peers.ring(), peers.progress)
         except CheckpointError as error:
+            self._saved(str(error))
+
+    def _finish_saving(self) -> None:
+        """Wait for the thread that writes, if there is one."""
+        if self._saving is None:
+            return
+        assert self._folder is not None
+        saving, self._saving = self._saving, None
+        try:
+            self._last = self._folder.finish(saving)
+        except CheckpointError as error:
+            self._saved(str(error))
+        else:
+            self._written = self._saving_marks
+            self._checkpoints += 1
+            self._saved("")
+
+    def _saved(self, failure: str) -> None:
+        """Raise the alarm if it failed, for the service goes on; answer the learner that asked."""
+        if failure:
             self._failures += 1
-            say(f"CHECKPOINT FAILED, serving on without: {error}")
-            return str(error)
-        self._written = marks
-        self._checkpoints += 1
-        return ""
+            say(f"CHECKPOINT FAILED, serving on without: {failure}")
+        asked = self._service.checkpoint_asked
+        if asked is not None and asked is self._saving_for:
+            self._service.answer_checkpoint(self._last.name if self._last else "", failure)
 
     def _set_due(self) -> None:
         self._due = time.monotonic() + self._config.checkpoint_interval
@@ -300,9 +324,9 @@ class ReplayRank:
                 folder.spare_existing()
             return None
         if config.resume == "auto":
-            restored = None if folder is None else folder.newest(config.backend)
+            restored = None if folder is None else folder.newest(config.backend, config.capacity)
         else:
-            restored = read_file(Path(config.resume), config.backend)
+            restored = read_file(Path(config.resume), config.backend, config.capacity)
         if restored is not None:
             self._check_restored(restored)
             size, path = len(restored.buffer), restored.path
@@ -310,15 +334,43 @@ class ReplayRank:
         return restored
 
     def _check_restored(self, restored: Restored) -> None:
-        """Refuse a checkpoint that is not what was asked for; beta and draws are the file's."""
-        buffer, config = restored.buffer, self._config
-        found: dict[str, Any] = {"capacity": buffer.capacity, "alpha": buffer.alpha}
-        asked: dict[str, Any] = {"capacity": config.capacity, "alpha": config.alpha}
-        if config.dtype is not None and config.dtype != buffer.dtype:
-            found["dtype"], asked["dtype"] = map(dtype_to_text, (buffer.dtype, config.dtype))
-        for name, value in found.items():
-            if value != asked[name]:
-                raise CheckpointMismatchError(
-                    f"checkpoint {restored.path} has {name} {value} where {asked[name]} is asked "
-                    f"for: give the same {name}, another folder, or resume 'never'"
-                )
+        """Refuse another record dtype; say what else differs from what is asked for, and wins."""
+        config, dtype = self._config, restored.buffer.dtype
+        if config.dtype is not None and config.dtype != dtype:
+            raise CheckpointMismatchError(
+                f"checkpoint {restored.path} has dtype {dtype_to_text(dtype)} where "
+                f"{dtype_to_text(config.dtype)} is asked for: give the same dtype, another folder, "
+                "or resume 'never'"
+            )
+        for line in differences(config, restored):
+            say(line)
+
+
+def differences(config: ReplayConfig, restored: Restored) -> list[str]:
+    """Say in what a checkpoint differs from the settings, one line each, and which of them wins."""
+    buffer = restored.buffer
+    lines = []
+    if restored.saved_capacity != config.capacity:
+        dropped = restored.saved_size - len(buffer)
+        lines.append(
+            f"capacity: {restored.saved_capacity} stored, {config.capacity} asked for; what is "
+            f"asked for wins, {f'and the oldest {dropped}' if dropped else 'and no'} transitions "
+            "are dropped"
+        )
+    if buffer.alpha != config.alpha:
+        lines.append(
+            f"alpha: {buffer.alpha} stored, {config.alpha} asked for; what is stored wins, for the "
+            "masses are priority ** alpha"
+        )
+    if buffer.beta_schedule != config.beta:
+        lines.append(
+            f"beta: {buffer.beta_schedule} stored, {config.beta} asked for; what is stored wins, "
+            "for the schedule goes on"
+        )
+    entropy = buffer.tree.seed.entropy
+    if config.seed is not None and config.seed != entropy:
+        lines.append(
+            f"seed: {entropy} stored, {config.seed} asked for; what is stored wins, for the draws "
+            "go on"
+        )
+    return lines

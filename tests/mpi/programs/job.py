@@ -47,9 +47,7 @@ def dump(rank: ReplayRank, summary: ReplaySummary, seconds: float) -> None:
     values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
     note("summary.json", json.dumps({**values, "cpu": seconds}, default=str))
     if rank.buffer is not None:
-        attributes, datasets = rank.buffer.state()
-        arrays = {name: np.concatenate(parts) for name, parts in datasets.items()}
-        np.savez("buffer.npz", **arrays, **{k: np.asarray(v) for k, v in attributes.items()})
+        np.savez("buffer.npz", **content.held(rank.buffer))
 
 
 def processor_seconds() -> float:

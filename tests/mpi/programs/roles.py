@@ -82,6 +82,13 @@ def adds_some(comm: Comm, clients: Comm) -> None:
         actor.add(*batch(1, 30))
 
 
+def adds_compressible(comm: Comm, clients: Comm) -> None:
+    with ActorClient(comm, RECORD) as actor:
+        for seed in range(20):
+            records, priorities = batch(seed, 200)
+            actor.add(np.zeros_like(records), priorities)
+
+
 def adds_large(comm: Comm, clients: Comm) -> None:
     """Add batches that no MPI sends eagerly; their ring holds one and a half of them."""
     with ActorClient(comm, RECORD) as actor:
@@ -106,6 +113,32 @@ def loses_its_folder(comm: Comm, clients: Comm) -> None:
         expect(CheckpointError, lambda: learner.checkpoint({"step": np.int64(2)}), "cannot write")
         assert len(learner.sample(10).ids) == 10
         learner.stop()
+
+
+def outgrows_its_disk(comm: Comm, clients: Comm) -> None:
+    """Add until a checkpoint does not fit any more; then the service must go on all the same."""
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(0))
+        while actor.unacknowledged:
+            actor.poll()
+    with LearnerClient(comm, RECORD) as learner:
+        learner.checkpoint({"step": np.int64(1)})
+        large = {"weights": np.zeros(300_000)}
+        expect(CheckpointError, lambda: learner.checkpoint(large), "cannot write")
+        assert len(learner.sample(10).ids) == 10
+        expect(CheckpointError, lambda: learner.checkpoint(large), "cannot write")
+        learner.stop()
+
+
+def adds_in_order(comm: Comm, clients: Comm) -> None:
+    """Add transitions whose action is their number."""
+    number = 0
+    with ActorClient(comm, RECORD) as actor, suppress(ReplayStopped):
+        while True:
+            records, priorities = batch(number, 200)
+            records["action"] = np.arange(number, number + 200)
+            actor.add(records, priorities)
+            number += 200
 
 
 def adds_and_idles(comm: Comm, clients: Comm) -> None:
@@ -158,6 +191,17 @@ def learns_for_ever(comm: Comm, clients: Comm) -> None:
                 Path(f"{name}.step").write_text(str(step))
             if step % 100 == 0:
                 Path("hundred").touch()
+
+
+def draws_till_the_end(comm: Comm, clients: Comm) -> None:
+    with LearnerClient(comm, RECORD) as learner, suppress(ReplayStopped):
+        for step in range(1 << 40):
+            if learner.checkpoint_due:
+                learner.checkpoint({"step": np.int64(step)})
+            sample = learner.sample(32)
+            learner.update_priorities(sample.ids, np.arange(1.0, 33.0))
+            if step == 60:
+                Path("drawn").touch()
 
 
 def state_of(step: int, weights: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:

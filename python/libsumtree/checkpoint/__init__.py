@@ -1,0 +1,56 @@
+"""Checkpoint files: named arrays and attributes in HDF5, whole or not at all.
+
+The format is written down in ``docs/checkpoint-format.md``. From the bottom up: `storable` (what
+HDF5 can hold), `block` (the first bytes of a file), `files` and `lock` (files that appear whole,
+one writer), `ledger` (the epochs that were opened), `writer`, `reader`, `chain` (full and
+incremental files), `state` (what the files of a chain say of a buffer), `retention` (what is
+needed) and `manifest` (the files of several shards).
+
+This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
+written or read.
+"""
+
+from ..ids import MAX_EPOCH
+from .block import BLOCK_SIZE, FORMAT, Header, read_header
+from .chain import Chain, headers, read_chain
+from .ledger import LEDGER_NAME, open_epoch
+from .lock import FolderLock
+from .manifest import Manifest, read_manifest, write_manifest
+from .reader import Checkpoint, StoredArray, check, read
+from .storable import (
+    escape_name,
+    is_storable,
+    storable_record,
+    unescape_name,
+)
+from .writer import COMPRESSIONS, Attribute, Stream, compression_filters, write
+
+__all__ = [
+    "BLOCK_SIZE",
+    "COMPRESSIONS",
+    "FORMAT",
+    "LEDGER_NAME",
+    "MAX_EPOCH",
+    "Attribute",
+    "Chain",
+    "Checkpoint",
+    "FolderLock",
+    "Header",
+    "Manifest",
+    "StoredArray",
+    "Stream",
+    "check",
+    "compression_filters",
+    "escape_name",
+    "headers",
+    "is_storable",
+    "open_epoch",
+    "read",
+    "read_chain",
+    "read_header",
+    "read_manifest",
+    "storable_record",
+    "unescape_name",
+    "write",
+    "write_manifest",
+]

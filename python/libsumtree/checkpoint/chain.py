@@ -1,0 +1,124 @@
+"""Chains: a full checkpoint and the incremental ones that go on from it, each named by its digest.
+
+An incremental checkpoint says whose digest it goes on from, never a file name: files may be renamed
+within their folder, and a file that was replaced or damaged is not taken for the one that was
+meant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ..errors import CheckpointCorruptError, CheckpointError
+from .block import Header, read_header
+from .reader import Checkpoint, read
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The open files that together hold one state; a context manager that closes them.
+
+    Attributes
+    ----------
+    links : list of Checkpoint
+        The full one first, then those that go on from it, each from the one before.
+    """
+
+    links: list[Checkpoint]
+    _resources: contextlib.ExitStack
+
+    @property
+    def newest(self) -> Checkpoint:
+        """The file that was asked for: its attributes are those of the state."""
+        return self.links[-1]
+
+    def close(self) -> None:
+        """Close all files."""
+        self._resources.close()
+
+    def __enter__(self) -> Chain:
+        """Return the chain itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close all files."""
+        self.close()
+
+
+def read_chain(path: str | os.PathLike[str]) -> Chain:
+    """Open a checkpoint and all that it goes on from, every byte of them checked.
+
+    Parameters
+    ----------
+    path : path_like
+        The files that it goes on from stand in its folder, under whatever names.
+
+    Returns
+    -------
+    Chain
+        To be closed by the caller; use ``with``.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        Also where a file that it goes on from is missing or damaged.
+    CheckpointError, CheckpointFormatError, ImportError
+        See `read`.
+
+    Notes
+    -----
+    Time is linear in the bytes of all files.
+    """
+    with contextlib.ExitStack() as resources:
+        links = [resources.enter_context(read(path))]
+        while (parent := links[-1].header.parent) is not None:
+            links.append(resources.enter_context(_read_parent(links[-1].path, parent)))
+        return Chain(links[::-1], resources.pop_all())
+    raise AssertionError("unreachable")
+
+
+def _read_parent(child: Path, digest: str) -> Checkpoint:
+    problem = f"it is not in {child.parent}, or its first bytes are damaged"
+    for path in _named(child, digest):
+        try:
+            return read(path)
+        except CheckpointCorruptError as error:
+            problem = str(error)
+    raise CheckpointCorruptError(
+        f"checkpoint {child} goes on from the one with sha256 {digest[:12]}..., which cannot be "
+        f"used: {problem}"
+    )
+
+
+def _named(child: Path, digest: str) -> Iterator[Path]:
+    for path, header in headers(child.parent):
+        if header.digest == digest:
+            yield path
+
+
+def headers(folder: Path) -> Iterator[tuple[Path, Header]]:
+    """Yield the files of a folder that begin as checkpoints of this format do.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be read.
+    """
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise CheckpointError(f"cannot read folder {folder}: {error.strerror}") from error
+    for path in paths:
+        with contextlib.suppress(OSError, CheckpointError):
+            if not path.name.startswith(".") and path.is_file():
+                yield path, read_header(path)

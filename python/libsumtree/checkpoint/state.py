@@ -1,0 +1,192 @@
+"""What the files of a chain say together: which transitions are held, their masses, their records.
+
+A transition is named by its running number. A file tells of the numbers ``cursor - size`` ..
+``cursor``, its state. Its ``transitions`` are the newest of them: all in a full file, those added
+since in an incremental one. Its ``tree/masses`` are the masses of the newest of them, and of no
+fewer than there are ``transitions``; ``changed/numbers`` and ``changed/masses`` name older ones
+that have another mass than before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CheckpointCorruptError
+from ..records import dtype_from_text
+from .chain import Chain
+from .reader import Checkpoint, StoredArray
+from .storable import storable_record
+
+TRANSITIONS, MASSES, EPOCHS = "transitions", "tree/masses", "ids/epochs"
+CHANGED_NUMBERS, CHANGED_MASSES = "changed/numbers", "changed/masses"
+
+_SAME_IN_A_CHAIN = ("capacity", "dtype", "alpha")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Which numbers one file tells of.
+
+    Attributes
+    ----------
+    oldest, cursor : int
+        Of the transitions held; `cursor` is the next number.
+    rows, masses : int
+        The first number of ``transitions``, and of ``tree/masses``.
+    """
+
+    oldest: int
+    cursor: int
+    rows: int
+    masses: int
+
+
+def extent_of(link: Checkpoint) -> Extent:
+    """Return which numbers a file tells of.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        Its attributes and datasets do not fit each other.
+    """
+    try:
+        cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
+        capacity = int(link.attributes["capacity"])
+        rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
+    fits = 0 <= rows <= masses <= size <= min(cursor, capacity)
+    if not fits or (link.header.parent is None and rows != size):
+        raise _no_buffer(
+            link,
+            f"{rows} transitions and {masses} masses do not fit size {size}, cursor {cursor} and "
+            f"capacity {capacity}",
+        )
+    _check_dtypes(link)
+    return Extent(cursor - size, cursor, cursor - rows, cursor - masses)
+
+
+def len_of(link: Checkpoint, name: str) -> int:
+    """Return the number of rows of a dataset; KeyError if there is none."""
+    return link.datasets[name].shape[0]
+
+
+def _check_dtypes(link: Checkpoint) -> None:
+    stored, masses = link.datasets[TRANSITIONS], link.datasets[MASSES]
+    try:
+        record = dtype_from_text(str(link.attributes["dtype"]))
+    except (KeyError, TypeError) as error:
+        raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
+    expected = storable_record(record)
+    if (stored.dtype, stored.shape[1:]) != (expected.base, expected.shape):
+        raise _no_buffer(
+            link, f"records are stored as {stored.dtype} {stored.shape} where {expected} is needed"
+        )
+    if masses.dtype != np.float64 or len(masses.shape) != 1:
+        raise _no_buffer(link, f"masses are {masses.dtype} {masses.shape}")
+
+
+def extents_of(chain: Chain) -> list[Extent]:
+    """Return which numbers each file tells of, having checked that they fit.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        They do not fit each other.
+    """
+    extents = [extent_of(link) for link in chain.links]
+    for at in range(1, len(extents)):
+        before, after, link = extents[at - 1], extents[at], chain.links[at]
+        first = chain.links[0].attributes
+        same = all(link.attributes[name] == first[name] for name in _SAME_IN_A_CHAIN)
+        goes_on = before.oldest <= after.oldest and after.rows == max(before.cursor, after.oldest)
+        if not same or not goes_on or after.cursor < before.cursor:
+            raise _no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
+    return extents
+
+
+def masses_of(chain: Chain) -> NDArray[np.float64]:
+    """Return the masses of the transitions held, oldest first, shape (size,).
+
+    Raises
+    ------
+    CheckpointCorruptError
+        The files do not fit each other. Whether the masses are any, is not looked at.
+    """
+    extents = extents_of(chain)
+    oldest, cursor = extents[-1].oldest, extents[-1].cursor
+    masses = np.zeros(cursor - oldest)
+    for link, extent in zip(chain.links, extents, strict=True):
+        first = max(extent.masses, oldest)
+        if first < extent.cursor:
+            part = masses[first - oldest : extent.cursor - oldest]
+            link.datasets[MASSES].read_rows(first - extent.masses, part)
+        numbers, changed = _changes(link, extent)
+        held = numbers >= oldest
+        masses[numbers[held] - oldest] = changed[held]
+    return masses
+
+
+def _changes(link: Checkpoint, extent: Extent) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the numbers of older transitions, and the masses that they have got."""
+    datasets = link.datasets
+    if CHANGED_NUMBERS not in datasets and CHANGED_MASSES not in datasets:
+        return np.empty(0, np.int64), np.empty(0)
+    try:
+        numbers, masses = datasets[CHANGED_NUMBERS], datasets[CHANGED_MASSES]
+        shape = (numbers.shape[0],)
+        most = extent.masses - extent.oldest
+        if numbers.shape != shape or masses.shape != shape or shape[0] > most:
+            raise ValueError(f"{numbers.shape} numbers and {masses.shape} masses have changed")
+        if numbers.dtype != np.int64 or masses.dtype != np.float64:
+            raise ValueError(f"numbers are {numbers.dtype}, masses {masses.dtype}")
+        found = numbers.read()
+        if found.size and not (
+            extent.oldest <= found[0] and found[-1] < extent.masses and (np.diff(found) > 0).all()
+        ):
+            raise ValueError("numbers are not ascending and held")
+    except (KeyError, IndexError, ValueError) as error:
+        raise _no_buffer(link, str(error)) from error
+    return found, masses.read()
+
+
+def read_transitions(chain: Chain, storage: NDArray[Any], first: int) -> None:
+    """Fill a ring with the transitions from number `first` on, each in the slot of its number.
+
+    Parameters
+    ----------
+    chain : Chain
+    storage : structured ndarray, shape (capacity,)
+        Of the record dtype; ``cursor - first`` is at most its length.
+    first : int
+        A number that is held, or the cursor.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        The files do not fit each other.
+    """
+    for link, extent in zip(chain.links, extents_of(chain), strict=True):
+        stored = link.datasets[TRANSITIONS]
+        ring = as_stored(storage, stored)
+        number = max(extent.rows, first)
+        while number < extent.cursor:
+            slot = number % len(ring)
+            count = min(extent.cursor - number, len(ring) - slot)
+            stored.read_rows(number - extent.rows, ring[slot : slot + count])
+            number += count
+
+
+def as_stored(storage: NDArray[Any], stored: StoredArray) -> NDArray[Any]:
+    """Return the same memory as records of the dtype that a dataset of them has."""
+    if stored.dtype.names is None:
+        return storage.view(np.uint8).reshape(len(storage), storage.dtype.itemsize)
+    return storage.view(stored.dtype)
+
+
+def _no_buffer(link: Checkpoint, why: str) -> CheckpointCorruptError:
+    return CheckpointCorruptError(f"checkpoint {link.path} does not hold a buffer: {why}")

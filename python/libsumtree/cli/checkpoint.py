@@ -1,0 +1,386 @@
+"""``libsumtree checkpoint``: what is in checkpoints, whether they are whole, what differs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, CheckpointError
+from .complaints import USAGE_STATUS, complain
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ..inspection import Contents, Listed
+
+    Subparsers = argparse._SubParsersAction[Any]
+
+_DIFFERENT_STATUS = 1
+_BINS = 20
+_BAR = 40
+
+
+def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
+    """Add the subcommand ``checkpoint`` and return its parser."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "checkpoint",
+        help="list, show, verify, compare, prune and export checkpoints",
+        description="Look at checkpoints, and tidy folders of them. PATH is a file; where it is a "
+        "folder, its newest whole checkpoint is meant.",
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_list(actions)
+    _add_show(actions)
+    _add_verify(actions)
+    _add_diff(actions)
+    _add_prune(actions)
+    _add_export(actions)
+    return parser
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what was asked; return the exit status."""
+    action: Callable[[argparse.Namespace], int] = args.run
+    return action(args)
+
+
+def _add(actions: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> Any:
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_json(parser: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, default=str))
+
+
+# ---- list ----
+
+
+def _add_list(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "list",
+        _list,
+        "list the checkpoints of a folder by their first bytes; what they hold is not read",
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    _add_json(parser)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from ..inspection import list_folder
+
+    listed = list_folder(args.folder)
+    if args.json:
+        _print_json([_listed_facts(file) for file in listed])
+        return 0
+    for file in listed:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.modified))
+        print(f"{file.path.name}  {file.nbytes:>15,d} B  {when}  {_kind(file)}")
+    if not listed:
+        print(f"no checkpoints in {args.folder}")
+    return 0
+
+
+def _kind(file: Listed) -> str:
+    if file.problem:
+        return f"DAMAGED: {file.problem}"
+    if file.parent is None:
+        return "full"
+    return f"incremental, goes on from {file.parent}; {file.files} files in all"
+
+
+def _listed_facts(file: Listed) -> dict[str, Any]:
+    return {
+        "name": file.path.name,
+        "bytes": file.nbytes,
+        "modified": file.modified,
+        "parent": file.parent,
+        "files": file.files,
+        "problem": file.problem or None,
+    }
+
+
+# ---- show ----
+
+
+def _add_show(actions: Any) -> None:
+    parser = _add(actions, "show", _show, "say what a checkpoint holds, every byte of it checked")
+    parser.add_argument("path", type=Path, metavar="PATH")
+    parser.add_argument("--output", type=Path, metavar="PNG", help="plot the priorities")
+    _add_json(parser)
+
+
+def _show(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        _import_pyplot()
+    with _opened(args.path) as found:
+        facts = _facts(found)
+        counts, edges = _histogram(found.priorities())
+        if args.output is not None:
+            _plot(args.output, counts, edges, facts["file"])
+    if args.json:
+        _print_json({**facts, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}})
+        return 0
+    for name, value in facts.items():
+        print(f"{name:<14} {value}")
+    _print_histogram(counts, edges)
+    return 0
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Contents]:
+    """Open the state that `path` names, a folder's newest whole one."""
+    from .. import checkpoint
+    from ..inspection import contents_of, newest_whole
+
+    with checkpoint.read_chain(newest_whole(path) if path.is_dir() else path) as chain:
+        yield contents_of(chain)
+
+
+def _facts(found: Contents) -> dict[str, Any]:
+    from ..inspection import plain
+
+    said = {name: plain(value) for name, value in found.attributes.items()}
+    links = found.chain.links
+    learner = found.learner()
+    hidden = ("rng_key", "rng_counter", "rng_buffer_pos", "created")
+    created = said.get("created")
+    return {
+        "file": str(found.chain.newest.path),
+        "created": _utc(created) if isinstance(created, float) else "unknown",
+        "kind": "full" if len(links) == 1 else f"incremental, of {len(links)} files",
+        "bytes": sum(link.header.length for link in links),
+        **{name: value for name, value in said.items() if name not in hidden},
+        "positive": int(np.count_nonzero(found.masses > 0)),
+        **{f"learner {n}": a.item() for n, a in learner.items() if a.ndim == 0},
+        "learner arrays": len(learner),
+    }
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _histogram(priorities: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Count positive priorities in bins of equal width of their logarithm."""
+    finite = priorities[np.isfinite(priorities) & (priorities > 0)]
+    if not finite.size:
+        return np.zeros(0, np.int64), np.zeros(0)
+    low, high = math.log10(finite.min()), math.log10(finite.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    counts, edges = np.histogram(np.log10(finite), bins=_BINS, range=(low, high))
+    return counts, 10.0**edges
+
+
+def _print_histogram(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> None:
+    most = max(counts, default=0)
+    for count, low in zip(counts, edges, strict=False):
+        print(f"  from {low:10.4g}  {'#' * math.ceil(_BAR * count / most):<{_BAR}} {count}")
+
+
+def _import_pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError(
+            f"a plot needs matplotlib, which cannot be imported ({error}): "
+            "pip install 'libsumtree[apex]'"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _plot(path: Path, counts: NDArray[np.int64], edges: NDArray[np.float64], title: str) -> None:
+    pyplot = _import_pyplot()
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    if counts.size:
+        axes.stairs(counts, edges, fill=True)
+        axes.set_xscale("log")
+    axes.set(xlabel="priority", ylabel="transitions", title=Path(title).name)
+    figure.savefig(path, format="png", dpi=120)
+    pyplot.close(figure)
+
+
+# ---- verify ----
+
+
+def _add_verify(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "verify",
+        _verify,
+        "check every byte of checkpoints and of the files that they go on from; status 2 if one "
+        "is damaged",
+    )
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="a file, or a folder for all of its"
+    )
+    parser.add_argument(
+        "--newest", action="store_true", help="print the newest whole one of a folder, and no more"
+    )
+    _add_json(parser)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from ..inspection import check_state, list_folder, newest_whole
+
+    if args.newest:
+        if len(args.paths) != 1 or not args.paths[0].is_dir():
+            raise ArgumentError("--newest takes one folder")
+        newest = newest_whole(args.paths[0])
+        print(json.dumps(str(newest)) if args.json else newest)
+        return 0
+    problems: dict[str, str | None] = {}
+    for path in args.paths:
+        files = [file.path for file in list_folder(path)] if path.is_dir() else [path]
+        if not files:
+            raise CheckpointError(f"no checkpoints in {path}")
+        for file in files:
+            try:
+                check_state(file)
+                problems[str(file)] = None
+            except CheckpointError as error:
+                problems[str(file)] = str(error)
+            if not args.json:
+                print(f"{file}: {problems[str(file)] or 'whole'}")
+    if args.json:
+        _print_json(problems)
+    bad = sum(problem is not None for problem in problems.values())
+    if bad:
+        complain(f"{bad} of {len(problems)} checkpoints cannot be used")
+    return USAGE_STATUS if bad else 0
+
+
+# ---- diff ----
+
+
+def _add_diff(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "diff",
+        _diff,
+        "say what differs between two checkpoints; status 1 if anything does",
+    )
+    parser.add_argument("first", type=Path, metavar="PATH")
+    parser.add_argument("second", type=Path, metavar="PATH")
+    _add_json(parser)
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from ..inspection import differences
+
+    with _opened(args.first) as one, _opened(args.second) as other:
+        found = differences(one, other)
+    if args.json:
+        _print_json(found)
+        return _DIFFERENT_STATUS if found else 0
+    for name, (here, there) in found.get("attributes", {}).items():
+        print(f"{name}: {here} | {there}")
+    for name, count in found.get("transitions", {}).items():
+        if count:
+            print(f"transitions, {name.replace('_', ' ')}: {count}")
+    for name in found.get("learner", []):
+        print(f"learner array {name}: differs")
+    return _DIFFERENT_STATUS if found else 0
+
+
+# ---- prune ----
+
+
+def _add_prune(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "prune",
+        _prune,
+        "remove the files replay-<serial>.h5 of a folder that are neither among the newest K "
+        "states nor needed for them; refused while a replay rank writes there",
+    )
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--keep", type=int, required=True, metavar="K", help="states to keep")
+    parser.add_argument("--dry-run", action="store_true", help="say what would go; remove nothing")
+    _add_json(parser)
+
+
+def _prune(args: argparse.Namespace) -> int:
+    from .. import checkpoint
+    from ..checkpoint import retention
+    from ..inspection import check_state
+
+    if args.keep < 1:
+        raise ArgumentError(f"--keep is {args.keep}: at least 1")
+    if not args.folder.is_dir():
+        raise CheckpointError(f"folder {args.folder} does not exist")
+    lock = checkpoint.FolderLock(args.folder)
+    try:
+        old = retention.removable(args.folder, args.keep)
+        if old:
+            check_state(retention.numbered_files(args.folder)[0][1])
+        for path in old if not args.dry_run else []:
+            path.unlink()
+    finally:
+        lock.close()
+    if args.json:
+        _print_json([path.name for path in old])
+        return 0
+    for path in old:
+        print(f"{'would remove' if args.dry_run else 'removed'} {path.name}")
+    return 0
+
+
+# ---- export ----
+
+
+def _add_export(actions: Any) -> None:
+    parser = _add(
+        actions,
+        "export",
+        _export,
+        "write what a checkpoint holds to an .npz file, which NumPy reads without pickle",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH")
+    parser.add_argument("output", type=Path, metavar="NPZ")
+    parser.add_argument("--compress", action="store_true", help="make it smaller, slowly")
+
+
+def _export(args: argparse.Namespace) -> int:
+    from ..checkpoint.files import publish, temporary_beside
+
+    with _opened(args.path) as found:
+        size = len(found.ids)
+        transitions = np.zeros(size, found.dtype)
+        start = 0
+        for part in found.transitions():
+            transitions[start : start + len(part)] = part
+            start += len(part)
+        arrays: dict[str, Any] = {
+            "transitions": transitions,
+            "masses": found.masses,
+            "ids": found.ids,
+            **{f"attributes/{name}": np.asarray(v) for name, v in found.attributes.items()},
+            **{f"learner/{name}": array for name, array in found.learner().items()},
+        }
+    save = np.savez_compressed if args.compress else np.savez
+    output = Path(os.path.abspath(args.output))  # noqa: PTH100 - links are to stay
+    with temporary_beside(output) as (file, temporary):
+        save(file, **arrays)
+        publish(file, temporary, output)
+    print(f"{size} transitions written to {args.output}")
+    return 0

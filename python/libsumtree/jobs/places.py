@@ -1,0 +1,131 @@
+"""Where templates and sites are, and which of them may be trusted."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from importlib.resources import files
+from pathlib import Path
+
+from .errors import JobError, SiteError
+
+JOBS_VARIABLE = "LIBSUMTREE_JOBS"
+SITE_VARIABLE = "LIBSUMTREE_SITE"
+SITE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_SUFFIX = ".sh"
+_TEMPLATE = "job.sh"
+_BODY = "body.sh"
+
+
+def templates() -> Path:
+    """Return the folder of the templates: ``$LIBSUMTREE_JOBS``, else the package's own.
+
+    Raises
+    ------
+    JobError
+        If there are none.
+    """
+    named = os.environ.get(JOBS_VARIABLE)
+    folder = Path(named) if named else Path(str(files("libsumtree"))) / "jobs" / "templates"
+    if not (folder / _BODY).is_file():
+        cause = f"{JOBS_VARIABLE} is {named}" if named else "they were not installed"
+        raise JobError(f"there are no job templates in {folder}: {cause}")
+    return folder
+
+
+def schedulers() -> list[str]:
+    """Return the names of the schedulers that there are templates for."""
+    return sorted(path.parent.name for path in templates().glob(f"*/{_TEMPLATE}"))
+
+
+def template(scheduler: str) -> tuple[str, str]:
+    """Return the text of a scheduler's template, and that of the body all of them share."""
+    folder = templates()
+    return (folder / scheduler / _TEMPLATE).read_text(), (folder / _BODY).read_text()
+
+
+def body() -> Path:
+    """Return the file of the body."""
+    return templates() / _BODY
+
+
+def site_folders() -> list[Path]:
+    """Return the folders that a site's name is looked up in, the first one first.
+
+    ``jobs/body.sh`` has the same list for scripts that are not rendered.
+    """
+    home = os.environ.get("XDG_CONFIG_HOME") or Path(
+        os.environ.get("HOME", "/nonexistent"), ".config"
+    )
+    return [
+        Path(home) / "libsumtree" / "sites",
+        Path("/etc/libsumtree/sites"),
+        templates() / "sites",
+    ]
+
+
+def sites() -> dict[str, Path]:
+    """Return the files of all sites by name: those that `find_site` would take."""
+    found: dict[str, Path] = {}
+    for folder in site_folders():
+        for path in sorted(folder.glob(f"*{_SUFFIX}")):
+            name = path.name.removesuffix(_SUFFIX)
+            if SITE_NAME.fullmatch(name):
+                found.setdefault(name, path)
+    return dict(sorted(found.items()))
+
+
+def find_site(text: str) -> Path:
+    """Return the file of a site, given by name or, with a slash in it, by path.
+
+    Raises
+    ------
+    SiteError
+        If there is none, or somebody else than root or this user may have written it.
+    """
+    if "/" in text:
+        path = Path(text).absolute()
+    elif SITE_NAME.fullmatch(text):
+        folders = site_folders()
+        here = (folder / (text + _SUFFIX) for folder in folders)
+        known = next((path for path in here if path.is_file()), None)
+        if known is None:
+            where = ", ".join(map(str, folders))
+            raise SiteError(f"there is no site {text!r} in {where}; see libsumtree jobs list")
+        path = known
+    else:
+        raise SiteError(
+            f"{text!r} is no site: a name is letters, digits, '.', '_', '-'; a path has a '/'"
+        )
+    refuse_unsafe(path)
+    return path
+
+
+def refuse_unsafe(path: Path) -> None:
+    """Raise unless a file belongs to root or this user, and its owner alone may write it.
+
+    Raises
+    ------
+    SiteError
+        Saying which of it is not so.
+    """
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise SiteError(f"the site {path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise SiteError(f"the site {path} is no file")
+    if facts.st_uid not in (0, os.geteuid()):
+        raise SiteError(
+            f"the site {path} is refused: it belongs to user {facts.st_uid}, not to root or to you"
+        )
+    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SiteError(f"the site {path} is refused: others may write it; chmod go-w {path}")
+
+
+def describe(path: Path) -> str:
+    """Return the first line of a site's file, which says what it is for."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline().strip()
+    return first.removeprefix("#").strip() if first.startswith("#") else ""
