@@ -69,28 +69,22 @@ typedef struct climbers {
 SUMTREE_INLINE int lanes_of(sumtree_kind kind) { return kind == SUMTREE_KIND_PRIORITY ? 4 : MOST_LANES; }
 
 /* Makes the parents. A child that was just made is in a register, and only its sibling is read: adding does not mind
- * which comes first, nor do min and max where no -0.0 meets 0.0; of a min tree both children are read. All lanes write a
- * level before any reads there, so where two lanes meet, both make the same node of both its children. */
+ * which comes first, nor do min and max where no -0.0 meets 0.0; of a min tree both children are read. All lanes make a
+ * level before any makes the next, so where two lanes meet, both make the same node of both its children. */
 SUMTREE_INLINE void rise(const sumtree_t *tree, sumtree_kind kind, bool from_leaves, int lanes, climbers *lane) {
     double *sum = tree->sum, *min = tree->min, *max = tree->max;
     UNROLLED_LOOP
     for (int j = 0; j < lanes; ++j) {
-        const int64_t beside = lane->node[j] ^ 1;
-        lane->node[j] >>= 1;
-        if (kind == SUMTREE_KIND_MIN) continue;
-        lane->total[j] += sum[beside];
+        const int64_t beside = lane->node[j] ^ 1, i = lane->node[j] >> 1;
+        lane->node[j] = i;
+        if (kind == SUMTREE_KIND_MIN) {
+            min[i] = smaller(min[2 * i], min[2 * i + 1]);
+            continue;
+        }
+        sum[i] = lane->total[j] += sum[beside];
         if (kind == SUMTREE_KIND_SUM) continue;
-        lane->least[j] = smaller(lane->least[j], from_leaves ? positive_or_inf(sum[beside]) : min[beside]);
-        lane->most[j] = larger(lane->most[j], from_leaves ? sum[beside] : max[beside]);
-    }
-    UNROLLED_LOOP
-    for (int j = 0; j < lanes; ++j) {
-        const int64_t i = lane->node[j];
-        if (kind == SUMTREE_KIND_MIN) min[i] = smaller(min[2 * i], min[2 * i + 1]);
-        if (kind != SUMTREE_KIND_MIN) sum[i] = lane->total[j];
-        if (kind != SUMTREE_KIND_PRIORITY) continue;
-        min[i] = lane->least[j];
-        max[i] = lane->most[j];
+        min[i] = lane->least[j] = smaller(lane->least[j], from_leaves ? positive_or_inf(sum[beside]) : min[beside]);
+        max[i] = lane->most[j] = larger(lane->most[j], from_leaves ? sum[beside] : max[beside]);
     }
 }
 
@@ -114,21 +108,26 @@ SUMTREE_INLINE void climb_alone(const sumtree_t *tree, sumtree_kind kind, int he
     double *sum = tree->sum, *min = tree->min, *max = tree->max;
     int64_t node = tree->padded + index;
     const int64_t top = node >> height;
-    double total = leaves(tree)[index], most = total, least = positive_or_inf(total);
-    for (bool from_leaves = true; node != top; from_leaves = false) {
-        const int64_t beside = node ^ 1;
-        node >>= 1;
-        if (kind == SUMTREE_KIND_MIN) {
+    if (kind == SUMTREE_KIND_MIN) {
+        while (node != top) {
+            node >>= 1;
             min[node] = smaller(min[2 * node], min[2 * node + 1]);
-            continue;
         }
-        total += sum[beside];
+        return;
+    }
+    if (node == top) return;
+    const double mass = sum[node], beside = sum[node ^ 1];
+    double total = mass + beside, most = larger(mass, beside);
+    double least = smaller(positive_or_inf(mass), positive_or_inf(beside));
+    for (;;) {
+        node >>= 1;
         sum[node] = total;
-        if (kind == SUMTREE_KIND_SUM) continue;
-        least = smaller(least, from_leaves ? positive_or_inf(sum[beside]) : min[beside]);
-        most = larger(most, from_leaves ? sum[beside] : max[beside]);
-        min[node] = least;
-        max[node] = most;
+        if (kind == SUMTREE_KIND_PRIORITY) min[node] = least;
+        if (kind == SUMTREE_KIND_PRIORITY) max[node] = most;
+        if (node == top) return;
+        total += sum[node ^ 1];
+        if (kind == SUMTREE_KIND_PRIORITY) least = smaller(least, min[node ^ 1]);
+        if (kind == SUMTREE_KIND_PRIORITY) most = larger(most, max[node ^ 1]);
     }
 }
 

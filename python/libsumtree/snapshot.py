@@ -31,6 +31,8 @@ BLOCK_BYTES = 16 << 20
 ASIDE_BYTES = 64 << 20
 AHEAD_BYTES = 4 << 20
 PATIENCE_SECONDS = 10.0
+TURN_SECONDS = 0.001
+_TURN_SLEEP = 20e-6
 _SPARSE_BYTES = 16  # a changed mass with its number
 
 
@@ -62,6 +64,7 @@ class Rows:
         self._process = os.getpid()
         self._being_written = False
         self._given_up = False
+        self._turn_due = 0.0
 
     def spare(self, next_number: int) -> None:
         """Copy aside what will be overwritten when `next_number` is the next, or wait.
@@ -71,6 +74,7 @@ class Rows:
         """
         if os.getpid() != self._process:
             return  # a forked child: the writer is not its own
+        self.let_writer_run()
         doomed = min(self.stop, next_number - len(self._bytes))
         if doomed <= self._aside_stop and doomed <= self._next:
             return
@@ -84,6 +88,18 @@ class Rows:
                     self._set_aside(start, start + room)
                 elif not self._progress():
                     self._give_up()
+
+    def let_writer_run(self) -> None:
+        """Give the thread that writes a turn with the GIL, if the last was a while ago.
+
+        A thread that lets go of the GIL often, and only for a moment each time, has always taken it
+        again before one that waits for it has woken up, and keeps the interpreter from ever asking
+        for it on that one's behalf: it has to sleep now and then.
+        """
+        waits = self._being_written and not self._given_up
+        if waits and time.monotonic() >= self._turn_due:
+            time.sleep(_TURN_SLEEP)
+            self._turn_due = time.monotonic() + TURN_SECONDS
 
     def _set_aside(self, start: int, stop: int) -> None:
         while start < stop:
@@ -113,12 +129,16 @@ class Rows:
         slot = start % len(self._bytes)
         return self._bytes[slot : slot + stop - start]
 
+    def begin(self) -> None:
+        """Take note that a thread has begun to write: it will take the rows before long."""
+        self._being_written = True
+
     def blocks(self) -> Iterator[Records]:
         """Yield the records, oldest first, in arrays that share their memory."""
         itemsize = self._bytes.shape[1]
         most = max(1, BLOCK_BYTES // itemsize)
         staging = np.empty((min(most, self.stop - self.first), itemsize), np.uint8)
-        self._being_written = True
+        self.begin()
         while self._next < self.stop:
             with self._condition:
                 rows = self._take(staging)
@@ -248,6 +268,7 @@ class Snapshot:
         """
         if not self._open:
             raise CheckpointError("this snapshot was closed, or written before")
+        self.rows.begin()
         try:
             header = checkpoint.write(
                 path,

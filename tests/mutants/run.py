@@ -156,14 +156,15 @@ def main() -> int:
     start = time.monotonic()
     check_unmutated(mutants)
     print(f"unmutated: green after {time.monotonic() - start:.0f} s\n")
-    survivors = 0
+    verdicts = []
     with ThreadPoolExecutor(options.jobs) as pool:
         for mutant, (verdict, reason) in zip(mutants, pool.map(judge, mutants), strict=True):
             print(f"{verdict:9} {mutant.name:34} {reason}", flush=True)
-            survivors += verdict not in ("killed", "absent")
+            verdicts.append(verdict)
     seconds = time.monotonic() - start
-    print(f"\n{len(mutants) - survivors} of {len(mutants)} mutants killed in {seconds:.0f} s")
-    return 1 if survivors else 0
+    killed, absent = verdicts.count("killed"), verdicts.count("absent")
+    print(f"\n{killed} of {len(mutants)} mutants killed, {absent} absent, in {seconds:.0f} s")
+    return 0 if killed + absent == len(mutants) else 1
 
 
 if __name__ == "__main__":

@@ -44,10 +44,11 @@ REQUEUE = '#!/bin/bash\necho "${0##*/} $*" >>"$NOTES/requeued"\n(sleep 0.1; kill
 # A launcher that passes USR1 on and, told to end, sleeps on when its ranks have gone.
 SLEEPY = """\
 #!/bin/bash
-"$@" &
-rank=$!
 trap 'kill -USR1 $rank' USR1
 trap '' TERM
+"$@" &
+rank=$!
+: >"$NOTES/ready"
 while kill -0 $rank 2>/dev/null; do wait $rank; done
 for _ in {1..300}; do sleep 0.1; done
 """
@@ -130,8 +131,9 @@ class Stage:
                 text=True,
             )
 
-    def until_up(self) -> None:
-        self.until((self.notes / "up").exists)
+    def until_up(self, *more: str) -> None:
+        for name in ("up", *more):
+            self.until((self.notes / name).exists)
 
     def until(self, holds: Callable[[], bool]) -> None:
         end = time.monotonic() + 20
@@ -211,7 +213,7 @@ def test_a_launcher_that_outlives_its_ranks_is_not_waited_for(stage: Stage) -> N
     stage.command("sleepy", SLEEPY)
     stage.site.write_text("site_launcher=sleepy site_python=rank\n")
     job = stage.start("wait")
-    stage.until_up()
+    stage.until_up("ready")
     begin = time.monotonic()
     job.send_signal(signal.SIGTERM)
     assert job.wait(20) == 143
@@ -225,7 +227,7 @@ def test_the_end_of_the_walltime_is_not_taken_for_a_cancel(tmp_path: Path, sched
     stage.command("sleepy", SLEEPY)
     stage.site.write_text("site_launcher=sleepy site_python=rank\n")
     job = stage.start("wait")
-    stage.until_up()
+    stage.until_up("ready")
     job.send_signal(signal.SIGUSR1)
     stage.until(lambda: "signalled (USR1)" in stage.log)
     job.send_signal(signal.SIGTERM)

@@ -99,6 +99,10 @@ class Saving:
         """Whether it has ended, well or not."""
         return not self._thread.is_alive()
 
+    def give_turn(self) -> None:
+        """Let the thread go on; for a loop that never waits, see `Rows.let_writer_run`."""
+        self._snapshot.rows.let_writer_run()
+
     def wait(self) -> None:
         """Wait for the end.
 

@@ -246,8 +246,10 @@ class ReplayRank:
 
     def _tend_saving(self) -> None:
         """End what a thread has written; begin what a learner has asked for."""
-        if self._saving is not None and self._saving.done:
-            self._finish_saving()
+        if self._saving is not None:
+            self._saving.give_turn()
+            if self._saving.done:
+                self._finish_saving()
         if self._saving is None and self._service.checkpoint_asked is not None:
             self._begin_saving()
 
