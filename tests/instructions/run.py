@@ -70,7 +70,9 @@ def main() -> int:
         print(f"{STORED} written")
         return 0
     with STORED.open(newline="") as file:
-        stored = {row["case"]: (float(row["ratio"]), row["compiler"]) for row in csv.DictReader(file)}
+        stored = {
+            row["case"]: (float(row["ratio"]), row["compiler"]) for row in csv.DictReader(file)
+        }
     above = 0
     for case in CASES:
         ratio, by = stored[case]
