@@ -617,8 +617,8 @@ DEVICES = [
     Mutant(
         "device arrays through the host",
         "python/libsumtree/device_arrays.py",
-        "    return where is not None and (where[0] not in (CPU, CUDA_HOST) or own[0] == CPU)\n",
-        "    return where is not None and own[0] == CPU\n",
+        "    return None if kind in (CPU, CUDA_HOST) and own[0] != CPU else (kind, number)\n",
+        "    return None if own[0] != CPU else (kind, number)\n",
         device_tests("a_host_tree_refuses_device_arrays"),
     ),
     Mutant(
