@@ -33,7 +33,7 @@ SUMTREE_INLINE void sweep_levels(const sumtree_t *tree, sumtree_kind kind, int l
 /* The same, one subtree after another, of so many levels that each level finds the one below it in a near cache. */
 SUMTREE_INLINE void sweep_below(const sumtree_t *tree, sumtree_kind kind, int low, int high, int64_t first,
                                 int64_t end) {
-    enum { LEVELS = 12 };
+    enum { LEVELS = 10 };
     const int middle = high - low < LEVELS ? high : low + LEVELS - 1;
     for (int64_t root = first << (high - middle); root < end << (high - middle); ++root) {
         sweep_levels(tree, kind, low, middle, root, root + 1);
