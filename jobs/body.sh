@@ -219,30 +219,26 @@ job_alarm() {
     job_alarm_pid=$!
 }
 
-# Starts the ranks and waits for them, whatever signals come; sets `job_status`.
+# Starts the ranks and waits for them, whatever signals come; sets `job_status`. It looks again and
+# again, soon at first and then once a second, for a signal that comes just before `wait` does not end it.
 job_wait() {
-    local again
+    local looks=0
     job_status=138
     [ -z "$job_usr1$job_term" ] || return 0
     "${job_launch[@]}" "${job_command[@]}" &
     job_pid=$!
     while kill -0 "$job_pid" 2>/dev/null; do
-        if [ -z "$job_term" ]; then
-            wait "$job_pid"
-            job_status=$?
-        elif [ -s "$job_mark" ]; then
+        if [ -n "$job_term" ] && [ -s "$job_mark" ]; then
             # Told to end, mpirun can sleep longer than the job is left to live; what counts has been done.
             job_status=0
             return
-        else
-            sleep 0.2 &
-            wait "$!"
         fi
+        sleep "$((looks < 20 ? 0 : 1)).1" &
+        wait "$!"
+        looks=$((looks + 1))
     done
-    # A signal can end `wait` at the moment at which the launcher ends; 127: its status was given already.
-    wait "$job_pid" 2>/dev/null
-    again=$?
-    [ "$again" -eq 127 ] || job_status=$again
+    wait "$job_pid"
+    job_status=$?
     job_pid=''
 }
 

@@ -22,8 +22,8 @@ static bool fetches_ahead(const sumtree_t *tree, int64_t width) {
 }
 
 /* How many vectors a block of so many descents takes: 1, 2, 4 or 8, so that few wait for no others. */
-static int vectors_for(int64_t count, int lanes) {
-    int vectors = 1;
+static int64_t vectors_for(int64_t count, int64_t lanes) {
+    int64_t vectors = 1;
     while (vectors < MOST_VECTORS && vectors * lanes < count) vectors *= 2;
     return vectors;
 }

@@ -44,21 +44,23 @@ static const char *runtime_path(void) {
     int (*const function)(acc_device_t) = acc_get_num_devices;
     void *pointer;
     Dl_info info;
-    memcpy(&pointer, &function, sizeof pointer);
+    memcpy((void *)&pointer, (const void *)&function, sizeof pointer);
     return dladdr(pointer, &info) != 0 && info.dli_fname != NULL ? info.dli_fname : "of unknown origin";
 }
 
 static void complain_of_runtime(void) {
-    const char *advice = "another package may have loaded its own first, as PyTorch does: load libsumtree's gpu backend "
-                         "before it";
+    const char *advice =
+        "another package may have loaded its own first, as PyTorch does: load libsumtree's gpu backend "
+        "before it";
     void *plugin = dlopen("libgomp-plugin-nvptx.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (plugin != NULL) {
         complain("the OpenACC runtime %s offers no NVIDIA device; %s", runtime_path(), advice);
         return;
     }
-    complain("the OpenACC runtime %s has no usable plugin for NVIDIA devices (%s): install libgomp-plugin-nvptx.so.1 of "
-             "the same GCC beside it; or %s",
-             runtime_path(), dlerror(), advice);
+    complain(
+        "the OpenACC runtime %s has no usable plugin for NVIDIA devices (%s): install libgomp-plugin-nvptx.so.1 of "
+        "the same GCC beside it; or %s",
+        runtime_path(), dlerror(), advice);
 }
 
 static void start(void) {
@@ -145,12 +147,8 @@ static bool take_memory(device *at) {
     void *pinned[SLOTS + 2], *taken[6];
     bool done = driver_pin(sizeof(device_reply), &pinned[SLOTS]) && driver_pin(2 * (size_t)CARGO, &pinned[SLOTS + 1]);
     for (int s = 0; s < SLOTS && done; ++s) done = driver_pin(sizeof(device_block), &pinned[s]);
-    const uint64_t bytes[6] = {part,
-                               part,
-                               part,
-                               owners * sizeof(int32_t),
-                               owners * sizeof(int64_t),
-                               owners * sizeof(double)};
+    const uint64_t bytes[6] = {
+        part, part, part, owners * sizeof(int32_t), owners * sizeof(int64_t), owners * sizeof(double)};
     for (int t = 0; t < 6 && done; ++t) done = driver_take(bytes[t], &taken[t]);
     if (!done) return false;
     for (int s = 0; s < SLOTS; ++s) at->slot[s] = pinned[s];
@@ -196,8 +194,7 @@ static device *open_device(int32_t number) {
     const bool taken = take_memory(made), proven = taken && prove(made);
     driver_leave();
     if (proven) return made;
-    complain("device %d cannot be used: %s", (int)number,
-             taken ? "kernels do not run there" : driver_error());
+    complain("device %d cannot be used: %s", (int)number, taken ? "kernels do not run there" : driver_error());
     free(made); /* what it took of a device's memory stays taken: nothing else will be done there */
     return NULL;
 }

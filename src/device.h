@@ -2,8 +2,9 @@
  *
  *   driver.c          the CUDA driver
  *   device.c          which devices there are, and what is kept for each
- *   kernels_device.c  every directive: what runs on a device
- *   calls_device.c    kernels.h: what is sent to a device, in which order kernels run, what comes back
+ *   kernels_device.c  what runs on a device: with device_rules.h, every directive
+ *   device_queue.c    what is sent to a device, and what comes back
+ *   updates_device.c  and draws_device.c: the functions of kernels.h
  *
  * A kernel takes no arguments: it reads one block, which exists once per device and is sent ahead of the kernels of a
  * call, in the order of the device's one queue. (GCC's OpenACC allocates, copies and frees device memory for every kernel
@@ -17,13 +18,13 @@
 #include "tree.h"
 
 enum {
-    OWNER_DEPTH = 6,          /* a gang of a short update owns one subtree rooted at this depth */
+    OWNER_DEPTH = 6, /* a gang of a short update owns one subtree rooted at this depth */
     OWNERS = 1 << OWNER_DEPTH,
-    SHORT = 4096,             /* the longest batch that owners share out, and that travels in the block */
-    CROWNED = 4096,           /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
-    PASS_LEVELS = 9,          /* what one pass of a long update rebuilds */
+    SHORT = 4096,    /* the longest batch that owners share out, and that travels in the block */
+    CROWNED = 4096,  /* trees of this padded capacity or more have such subtrees; smaller are done by one gang */
+    PASS_LEVELS = 9, /* what one pass of a long update rebuilds */
     PASS = 1 << PASS_LEVELS,
-    QUEUE = 1,                /* the OpenACC queue of everything that runs */
+    QUEUE = 1, /* the OpenACC queue of everything that runs */
     PLANE_COUNT = 3
 };
 
@@ -63,7 +64,7 @@ typedef struct device_call {
     int64_t start;
     int64_t first_block; /* of the blocks of PASS nodes that a pass rebuilds from */
     int64_t blocks;
-    int64_t width;       /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
+    int64_t width; /* the nodes width .. 2 width - 1 are sound, the levels above them are not: */
     int32_t levels;
 
     sumtree_philox rng;
@@ -117,8 +118,8 @@ typedef struct device {
     uint64_t sent;             /* blocks sent; those before `arrived` have left their slots */
     uint64_t arrived;
     uint64_t ticket;
-    device_reply *reply; /* pinned */
-    char *pinned;        /* 2 * CARGO bytes on their way */
+    device_reply *reply;   /* pinned */
+    char *pinned;          /* 2 * CARGO bytes on their way */
     int64_t *part_indices; /* device memory: PART elements each */
     double *part_values;
     double *part_weights;

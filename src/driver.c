@@ -5,10 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What cuda.h declares, as far as it is used. The functions' ABI is fixed by their suffixes. */
+/* What cuda.h declares, as far as it is used. The functions' ABI is fixed by their suffixes; device addresses, integers
+ * there, are as wide as pointers and passed alike. */
 typedef int result;
 typedef int device_number;
-typedef unsigned long long address;
+typedef void *address;
 enum { SUCCESS = 0, NOT_READY = 600, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, PORTABLE_AND_MAPPED = 3 };
 
 #define DRIVER_TABLE(ENTRY)                                                                                            \
@@ -53,7 +54,7 @@ static bool well(result code, const char *what) {
 /* POSIX makes these pointers interchangeable, ISO C does not. */
 static bool find_function(void *library, const char *name, void *pointer) {
     void *found = dlsym(library, name);
-    memcpy(pointer, &found, sizeof found);
+    memcpy(pointer, (const void *)&found, sizeof found);
     if (found == NULL) (void)snprintf(error, sizeof error, "the NVIDIA driver is too old: it has no %s", name);
     return found != NULL;
 }
@@ -67,7 +68,7 @@ bool driver_start(bool on_host) {
         return false;
     }
 #define DRIVER_FIND(member, name, parameters)                                                                          \
-    if (!find_function(library, name, &cuda.member)) return false;
+    if (!find_function(library, name, (void *)&cuda.member)) return false;
     DRIVER_TABLE(DRIVER_FIND)
 #undef DRIVER_FIND
     return well(cuda.init(0), "the NVIDIA driver cannot be used: cuInit");
@@ -107,22 +108,20 @@ void driver_leave(void) {
 }
 
 bool driver_take(uint64_t bytes, void **memory) {
-    address taken = 0;
     if (bytes == 0) bytes = 1;
     if (host_in_its_place) {
         *memory = malloc(bytes);
         return *memory != NULL;
     }
-    const bool done = well(cuda.take(&taken, bytes), "cuMemAlloc");
-    *memory = done ? (void *)(uintptr_t)taken : NULL;
-    return done;
+    *memory = NULL;
+    return well(cuda.take(memory, bytes), "cuMemAlloc");
 }
 
 void driver_give_back(void *memory) {
     if (host_in_its_place) {
         free(memory);
     } else if (memory != NULL) {
-        (void)cuda.give_back((uintptr_t)memory);
+        (void)cuda.give_back(memory);
     }
 }
 
@@ -146,7 +145,7 @@ bool driver_upload(void *stream, void *device, const void *host, size_t bytes) {
         memcpy(device, host, bytes);
         return true;
     }
-    return well(cuda.upload((uintptr_t)device, host, bytes, stream), "cuMemcpyHtoDAsync");
+    return well(cuda.upload((address)device, host, bytes, stream), "cuMemcpyHtoDAsync");
 }
 
 bool driver_download(void *stream, void *host, const void *device, size_t bytes) {
@@ -154,7 +153,7 @@ bool driver_download(void *stream, void *host, const void *device, size_t bytes)
         memcpy(host, device, bytes);
         return true;
     }
-    return well(cuda.download(host, (uintptr_t)device, bytes, stream), "cuMemcpyDtoHAsync");
+    return well(cuda.download(host, (address)device, bytes, stream), "cuMemcpyDtoHAsync");
 }
 
 bool driver_fill(void *stream, void *device, unsigned char byte, size_t bytes) {
@@ -162,7 +161,7 @@ bool driver_fill(void *stream, void *device, unsigned char byte, size_t bytes) {
         memset(device, byte, bytes);
         return true;
     }
-    return well(cuda.fill((uintptr_t)device, byte, bytes, stream), "cuMemsetD8Async");
+    return well(cuda.fill((address)device, byte, bytes, stream), "cuMemsetD8Async");
 }
 
 bool driver_wait(void *stream) { return host_in_its_place || well(cuda.wait(stream), "cuStreamSynchronize"); }

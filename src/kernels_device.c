@@ -1,4 +1,4 @@
-/* The kernels of trees in device memory, and every OpenACC directive of the product.
+/* The kernels of trees in device memory: with device_rules.h, every OpenACC directive of the product.
  *
  * No two gangs of a kernel write one node, and none reads what another writes, but through atomics. Within a gang a node
  * may be recomputed by several lanes, each from the same children, which no lane writes in the same loop.
@@ -10,8 +10,7 @@
 #include <openacc.h>
 
 #include "device.h"
-#include "philox.h"
-#include "rules.h"
+#include "device_rules.h"
 
 #if BACKEND_DECLARES_BLOCK
 static device_block declared;
@@ -23,144 +22,11 @@ device_block *launch_block(void) { return acc_deviceptr(&declared); }
 device_block *launch_block(void) { return NULL; }
 #endif
 
-enum { OWNER_LANES = 256, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
+enum { OWNER_LANES = 512, DRAW_LANES = 32, LANES = 256, FEW_LANES = 64, MANY_LANES = 512, GANGS_MOST = 1 << 20 };
 
 static int gangs_for(int64_t work, int64_t each) {
     const int64_t gangs = (work + each - 1) / each;
     return gangs < 1 ? 1 : (int)(gangs < GANGS_MOST ? gangs : GANGS_MOST);
-}
-
-/* ---- first and last places: OpenACC C has no atomic minimum, but an exchange ends in one whatever the order ------ */
-
-PARALLEL_ROUTINE SUMTREE_INLINE void keep_last(int32_t *cell, int32_t place) {
-    for (;;) {
-        int32_t held;
-        PARALLEL_PRAGMA(acc atomic capture)
-        {
-            held = *cell;
-            *cell = place;
-        }
-        if (held <= place) return;
-        place = held;
-    }
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
-    for (;;) {
-        int64_t held;
-        PARALLEL_PRAGMA(acc atomic capture)
-        {
-            held = *cell;
-            *cell = place;
-        }
-        if (held >= place) return;
-        place = held;
-    }
-}
-
-/* The last of so many gangs or lanes to come by tells the host, and gets true. done: what they have written until then
- * is to be seen first. */
-PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, int64_t many, bool done,
-                                          uint64_t outcome) {
-    int32_t before;
-    if (done) PARALLEL_FENCE();
-    PARALLEL_PRAGMA(acc atomic capture)
-    {
-        before = call->arrived;
-        call->arrived = call->arrived + 1;
-    }
-    if (before != many - 1) return false;
-    if (done) PARALLEL_FENCE();
-    *word = call->ticket << 32 | outcome;
-    call->arrived = 0;
-    ++call->ticket;
-    return true;
-}
-
-/* ---- elements ----------------------------------------------------------------------------------------------------- */
-
-PARALLEL_ROUTINE SUMTREE_INLINE bool is_leaf_of(const sumtree_t *tree, int64_t index) {
-    return (uint64_t)index < (uint64_t)tree->capacity;
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE bool may_store(const sumtree_t *tree, double value) {
-    return tree->kind == SUMTREE_KIND_MIN ? !isnan(value) : is_mass(value);
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void report_roots(const device_call *call) {
-    for (int plane = 0; plane < PLANE_COUNT; ++plane) {
-        const bool own = plane == SUMTREE_PLANE_SUM ? call->tree.sum != NULL
-                                                    : (plane == SUMTREE_PLANE_MIN ? call->tree.min : call->tree.max) != NULL;
-        if (own) call->reply->roots[plane] = node_value(&call->tree, (sumtree_plane)plane, 1);
-    }
-}
-
-/* ---- three levels at once ----------------------------------------------------------------------------------------- */
-
-typedef struct eight {
-    double a, b, c, d, e, f, g, h;
-} eight;
-
-PARALLEL_ROUTINE SUMTREE_INLINE eight eight_at(const double *nodes) {
-    const eight v = {nodes[0], nodes[1], nodes[2], nodes[3], nodes[4], nodes[5], nodes[6], nodes[7]};
-    return v;
-}
-
-/* Leaves as the min plane of a priority tree sees them. */
-PARALLEL_ROUTINE SUMTREE_INLINE eight positives(eight v) {
-    const eight p = {positive_or_inf(v.a), positive_or_inf(v.b), positive_or_inf(v.c), positive_or_inf(v.d),
-                     positive_or_inf(v.e), positive_or_inf(v.f), positive_or_inf(v.g), positive_or_inf(v.h)};
-    return p;
-}
-
-/* Node p and the six nodes between it and its eight descendants three levels down, whose values are v. */
-PARALLEL_ROUTINE SUMTREE_INLINE void raise_plane(double *nodes, sumtree_plane plane, int64_t p, eight v) {
-    const double a = combined(plane, v.a, v.b), b = combined(plane, v.c, v.d);
-    const double c = combined(plane, v.e, v.f), d = combined(plane, v.g, v.h);
-    const double left = combined(plane, a, b), right = combined(plane, c, d);
-    nodes[4 * p] = a;
-    nodes[4 * p + 1] = b;
-    nodes[4 * p + 2] = c;
-    nodes[4 * p + 3] = d;
-    nodes[2 * p] = left;
-    nodes[2 * p + 1] = right;
-    nodes[p] = combined(plane, left, right);
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE double combined_eight(sumtree_plane plane, eight v) {
-    const double left = combined(plane, combined(plane, v.a, v.b), combined(plane, v.c, v.d));
-    return combined(plane, left, combined(plane, combined(plane, v.e, v.f), combined(plane, v.g, v.h)));
-}
-
-/* What recompute does to node p, after it did so to the six nodes below it; of_leaves: its eight descendants three levels
- * down are leaves. */
-PARALLEL_ROUTINE SUMTREE_INLINE void raise(const sumtree_t *tree, bool of_leaves, int64_t p) {
-    const sumtree_kind kind = tree->kind;
-    if (kind == SUMTREE_KIND_MIN) {
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, eight_at(tree->min + 8 * p));
-        return;
-    }
-    const eight sums = eight_at(tree->sum + 8 * p);
-    if (kind == SUMTREE_KIND_PRIORITY) {
-        const eight mins = of_leaves ? positives(sums) : eight_at(tree->min + 8 * p);
-        const eight maxs = of_leaves ? sums : eight_at(tree->max + 8 * p);
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, mins);
-        raise_plane(tree->max, SUMTREE_PLANE_MAX, p, maxs);
-    }
-    raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, sums);
-}
-
-/* The same over eight leaves whose values are v. */
-PARALLEL_ROUTINE SUMTREE_INLINE void raise_over_leaves(const sumtree_t *tree, int64_t p, eight v) {
-    if (tree->kind == SUMTREE_KIND_MIN) {
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, v);
-        return;
-    }
-    if (tree->kind == SUMTREE_KIND_PRIORITY) {
-        raise_plane(tree->min, SUMTREE_PLANE_MIN, p, positives(v));
-        raise_plane(tree->max, SUMTREE_PLANE_MAX, p, v);
-    }
-    raise_plane(tree->sum, SUMTREE_PLANE_SUM, p, v);
 }
 
 /* ---- opening and making ------------------------------------------------------------------------------------------- */
@@ -168,8 +34,7 @@ PARALLEL_ROUTINE SUMTREE_INLINE void raise_over_leaves(const sumtree_t *tree, in
 /* Proves that kernels run on the device: `declared` is written there, and nowhere else. */
 void launch_probe(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
-    {
+    PARALLEL_KERNEL(1, 32) {
         device_call *const call = &BLOCK_OF(there)->call;
         call->on_device = acc_on_device(acc_device_not_host) ? 1 : 0;
     }
@@ -178,8 +43,7 @@ void launch_probe(device_block *there) {
 /* masses[0 .. count-1] = +inf. */
 void launch_fill(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1024, LANES)
-    {
+    PARALLEL_KERNEL(1024, LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t i = 0; i < call->count; ++i) call->masses[i] = __builtin_inf();
@@ -188,18 +52,10 @@ void launch_fill(device_block *there) {
 
 /* ---- short updates: each owner keeps the elements of its own subtree ---------------------------------------------- */
 
-PARALLEL_ROUTINE SUMTREE_INLINE uint64_t outcome_of(const device_call *call, int64_t bad_index, int64_t bad_value) {
-    if (bad_index != NOWHERE) return (uint64_t)SUMTREE_INDEX << 16 | (uint64_t)bad_index;
-    if (bad_value == NOWHERE) return SUMTREE_OK;
-    const uint64_t status = call->tree.kind == SUMTREE_KIND_MIN ? SUMTREE_VALUE : SUMTREE_MASS;
-    return status << 16 | (uint64_t)bad_value;
-}
-
 /* Every owner checks the whole batch, so each knows by itself whether it is to be done. */
 void launch_owners(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(OWNERS, OWNER_LANES)
-    {
+    PARALLEL_KERNEL(OWNERS, OWNER_LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t count = call->count, step = call->step, padded = tree->padded;
@@ -230,8 +86,7 @@ void launch_owners(device_block *there) {
                 } else if (index >> climb == owner) {
                     int32_t place;
                     keep_last(tags + index, (int32_t)k);
-                    PARALLEL_PRAGMA(acc atomic capture)
-                    {
+                    PARALLEL_PRAGMA(acc atomic capture) {
                         place = own;
                         own = own + 1;
                     }
@@ -270,8 +125,7 @@ void launch_owners(device_block *there) {
 /* The levels above the owners' subtrees, and the roots. */
 void launch_crown(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, FEW_LANES)
-    {
+    PARALLEL_KERNEL(1, FEW_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int32_t due = call->crown_due;
@@ -288,9 +142,8 @@ void launch_crown(device_block *there) {
 
 /* Checks a batch and, unless tags is NULL, tags the leaves that it names. */
 void launch_tags(device_block *there, int64_t count) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(count, 128), 128)
-    {
+    (void)there, (void)count;
+    PARALLEL_KERNEL(gangs_for(count, 128), 128) {
         device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -310,53 +163,10 @@ void launch_tags(device_block *there, int64_t count) {
     }
 }
 
-PARALLEL_ROUTINE SUMTREE_INLINE bool is_good(const device_call *call) {
-    return call->bad_index == NOWHERE && call->bad_value == NOWHERE;
-}
-
-/* The place in a long update that leaf `index` is given its value from, by its tag or by its place in a range; -1: none. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t place_of(const device_call *call, int64_t index) {
-    if (call->indices != NULL) return call->tags[index];
-    const int64_t place = index - call->start;
-    return place >= 0 && place < call->count ? place : -1;
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE double renewed(const device_call *call, bool good, int64_t place, double old) {
-    return good && place >= 0 ? stored(call->tree.kind, call->values[place * call->step]) : old;
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void write_leaf(const device_call *call, bool good, int64_t index) {
-    double *const leaf = leaves(&call->tree) + index;
-    const int64_t place = place_of(call, index);
-    if (place < 0) return;
-    *leaf = renewed(call, good, place, *leaf);
-    if (call->indices != NULL) call->tags[index] = -1;
-}
-
-/* Eight leaves and the three levels above them. All places are read before any value, and all values before a store, to
- * wait for each together. */
-PARALLEL_ROUTINE SUMTREE_INLINE void write_eight(const device_call *call, bool good, int64_t eighth) {
-    const int64_t first = 8 * eighth;
-    double *const leaf = leaves(&call->tree) + first;
-    const eight old = eight_at(leaf);
-    const int64_t a = place_of(call, first), b = place_of(call, first + 1), c = place_of(call, first + 2);
-    const int64_t d = place_of(call, first + 3), e = place_of(call, first + 4), f = place_of(call, first + 5);
-    const int64_t g = place_of(call, first + 6), h = place_of(call, first + 7);
-    const eight v = {renewed(call, good, a, old.a), renewed(call, good, b, old.b), renewed(call, good, c, old.c),
-                     renewed(call, good, d, old.d), renewed(call, good, e, old.e), renewed(call, good, f, old.f),
-                     renewed(call, good, g, old.g), renewed(call, good, h, old.h)};
-    raise_over_leaves(&call->tree, (call->tree.padded >> 3) + eighth, v);
-    if ((a & b & c & d & e & f & g & h) == -1) return;
-    leaf[0] = v.a, leaf[1] = v.b, leaf[2] = v.c, leaf[3] = v.d;
-    leaf[4] = v.e, leaf[5] = v.f, leaf[6] = v.g, leaf[7] = v.h;
-    for (int64_t i = first; call->indices != NULL && i < first + 8; ++i) call->tags[i] = -1;
-}
-
 /* A whole tree of less than CROWNED leaves. */
 void launch_small(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES)
-    {
+    PARALLEL_KERNEL(1, MANY_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded;
@@ -376,9 +186,8 @@ void launch_small(device_block *there) {
 
 /* Blocks of PASS leaves, and the PASS_LEVELS levels above them. */
 void launch_leaf_pass(device_block *there, int64_t blocks) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
-    {
+    (void)there, (void)blocks;
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t padded = tree->padded, first = call->first_block, end = first + call->blocks;
@@ -387,7 +196,9 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
             for (int64_t i = 0; i < PASS / 8; ++i) {
-                write_eight(call, good, block * (PASS / 8) + i);
+                const int64_t eighth = block * (PASS / 8) + i;
+                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
+                raise(tree, true, (padded >> 3) + eighth);
             }
             PARALLEL_PRAGMA(acc loop seq)
             for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
@@ -401,9 +212,8 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
 
 /* The same from nodes: blocks of PASS nodes of the level width .. 2 width - 1. */
 void launch_node_pass(device_block *there, int64_t blocks) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES)
-    {
+    (void)there, (void)blocks;
+    PARALLEL_KERNEL(gangs_for(blocks, 1), FEW_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t first = call->first_block, end = first + call->blocks;
@@ -424,8 +234,7 @@ void launch_node_pass(device_block *there, int64_t blocks) {
 /* All levels above width .. 2 width - 1, and the roots. */
 void launch_rest(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, MANY_LANES)
-    {
+    PARALLEL_KERNEL(1, MANY_LANES) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const sumtree_t *const tree = &call->tree;
         const int64_t top = call->width;
@@ -448,164 +257,20 @@ void launch_rest(device_block *there) {
 
 /* ---- draws -------------------------------------------------------------------------------------------------------- */
 
-/* Three steps of a descent whose nodes are all looked at ahead; the same subtractions as step by step. a is the left
- * child's sum; b0 and b1 are those of its and its sibling's left children; c0 .. c3 those one level down. The result is the
- * number, 0 .. 7, of the descendant three levels down. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_steps(double a, double b0, double b1, double c0, double c1, double c2,
-                                                    double c3, double *rest, sumtree_side side) {
-    const double at_left = *rest, at_right = at_left - a;
-    const bool right = goes_right(a, at_left, side);
-    const double b = right ? b1 : b0, at_b = right ? at_right : at_left;
-    const bool right_b = goes_right(b, at_b, side);
-    const double below_left = right_b ? c1 : c0, below_right = right_b ? c3 : c2;
-    const double c = right ? below_right : below_left, at_c = right_b ? at_b - b : at_b;
-    const bool right_c = goes_right(c, at_c, side);
-    *rest = right_c ? at_c - c : at_c;
-    return 4 * right + 2 * right_b + right_c;
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_down(const double *sum, int64_t node, double *rest, sumtree_side side) {
-    return 8 * node + three_steps(sum[2 * node], sum[4 * node], sum[4 * node + 2], sum[8 * node], sum[8 * node + 2],
-                                  sum[8 * node + 4], sum[8 * node + 6], rest, side);
-}
-
-/* The same from the sums of the eight descendants alone. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t three_over(eight v, double *rest, sumtree_side side) {
-    const double b0 = v.a + v.b, b1 = v.e + v.f;
-    return three_steps(b0 + (v.c + v.d), b0, b1, v.a, v.c, v.e, v.g, rest, side);
-}
-
-/* What the owners' roots make of the eight nodes of depth 3. */
-PARALLEL_ROUTINE SUMTREE_INLINE eight under_root(sumtree_plane plane, const double *nodes) {
-    const double *const v = nodes + OWNERS;
-    const eight tops = {combined_eight(plane, eight_at(v)),      combined_eight(plane, eight_at(v + 8)),
-                        combined_eight(plane, eight_at(v + 16)), combined_eight(plane, eight_at(v + 24)),
-                        combined_eight(plane, eight_at(v + 32)), combined_eight(plane, eight_at(v + 40)),
-                        combined_eight(plane, eight_at(v + 48)), combined_eight(plane, eight_at(v + 56))};
-    return tops;
-}
-
-/* What draws need to know of the nodes above the owners' roots, wherever it comes from. */
-typedef struct crown {
-    bool due;
-    eight tops; /* sums, where the crown is due */
-    double total;
-    double smallest;
-} crown;
-
-PARALLEL_ROUTINE SUMTREE_INLINE crown crown_of(const sumtree_t *tree, bool due) {
-    const eight nothing = {0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0};
-    crown made = {due, nothing, 0.0, 0.0};
-    const bool all = tree->kind == SUMTREE_KIND_PRIORITY;
-    if (due) {
-        made.tops = under_root(SUMTREE_PLANE_SUM, tree->sum);
-        made.total = combined_eight(SUMTREE_PLANE_SUM, made.tops);
-        if (all) made.smallest = combined_eight(SUMTREE_PLANE_MIN, under_root(SUMTREE_PLANE_MIN, tree->min));
-    } else {
-        made.total = tree->sum[1];
-        if (all) made.smallest = node_value(tree, SUMTREE_PLANE_MIN, 1);
-    }
-    return made;
-}
-
-/* The leaf's node that the descent for a target ends in, by left sums alone. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t descend(const sumtree_t *tree, const crown *top, double target,
-                                                sumtree_side side) {
-    const double *const sum = tree->sum;
-    const int64_t padded = tree->padded;
-    double rest = target;
-    int64_t node = 1;
-    if (top->due) {
-        node = 8 + three_over(top->tops, &rest, side);
-        node = 8 * node + three_over(eight_at(sum + 8 * node), &rest, side);
-    }
-    while (8 * node <= padded) node = three_down(sum, node, &rest, side);
-    while (node < padded) {
-        const double left_sum = sum[2 * node];
-        const bool right = goes_right(left_sum, rest, side);
-        rest -= right ? left_sum : 0.0;
-        node = 2 * node + right;
-    }
-    return node;
-}
-
-/* The leaf that a draw ends in. The rule itself reads every node: under a crown that is due it is not followed, and the
- * host is told to try again. */
-PARALLEL_ROUTINE SUMTREE_INLINE int64_t draw(const device_call *call, const crown *top, double target,
-                                             sumtree_side side) {
-    const int64_t node = descend(&call->tree, top, target, side);
-    if (call->tree.sum[node] != 0.0) return node - call->tree.padded;
-    if (!top->due) return descend_by_the_rule(&call->tree, target, side);
-    call->reply->undecided = 1;
-    return 0;
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void sample_one(const device_call *call, const crown *top, double u, int64_t k) {
-    const int64_t place = call->offset + k;
-    const double target = aimed(u, place, call->batch, top->total, just_below(top->total), call->stratified);
-    const int64_t index = draw(call, top, target, SUMTREE_SIDE_RIGHT);
-    const double mass = call->tree.sum[call->tree.padded + index];
-    call->found[k] = index;
-    call->masses[k] = mass;
-    call->weights[k] = weight_of(top->smallest, mass, call->beta);
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void find_one(device_call *call, const crown *top, int64_t k) {
-    const double target = call->values[k];
-    if (!(target >= 0.0 && target <= top->total)) {
-        keep_first(&call->bad_value, call->offset + k);
-        call->reply->faulty = 1;
-    } else if (call->side == SUMTREE_SIDE_RIGHT) {
-        call->found[k] = draw(call, top, target, SUMTREE_SIDE_RIGHT);
-    } else {
-        call->found[k] = draw(call, top, target, SUMTREE_SIDE_LEFT);
-    }
-}
-
-PARALLEL_ROUTINE SUMTREE_INLINE void report_crown(const device_call *call, const crown *top) {
-    const sumtree_t *const tree = &call->tree;
-    double *const roots = call->reply->roots;
-    roots[SUMTREE_PLANE_SUM] = top->total;
-    roots[SUMTREE_PLANE_MIN] = top->smallest;
-    if (tree->kind == SUMTREE_KIND_PRIORITY) {
-        roots[SUMTREE_PLANE_MAX] = top->due ? combined_eight(SUMTREE_PLANE_MAX, under_root(SUMTREE_PLANE_MAX, tree->max))
-                                            : node_value(tree, SUMTREE_PLANE_MAX, 1);
-    }
-}
-
-/* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
- * follow it. (The random number is made while the crown is on its way.) */
-PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
-    const crown top = crown_of(&call->tree, due);
-    const double u = call->sampling ? philox_double_at(&call->rng, call->offset + k) : 0.0;
-    if (k == call->count) {
-        report_crown(call, &top);
-    } else if (top.total > 0.0 && call->sampling) {
-        sample_one(call, &top, u, k);
-    } else if (top.total > 0.0) {
-        find_one(call, &top, k);
-    }
-    const uint64_t status = top.total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
-    if (tell(call, &call->reply->drawn, call->count + 1, true, status << 16) && call->sampling) {
-        philox_skip(&call->rng, call->count);
-    }
-}
-
 /* Lanes of these two kernels go alone: nothing is between a gang and them that would have to be shared. */
 void launch_draws(device_block *there, int64_t count) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
-    {
+    (void)there, (void)count;
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES) {
         PARALLEL_PRAGMA(acc loop gang vector)
-        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, false, k);
+        for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k)
+            draw_one(&BLOCK_OF(there)->draws, false, k);
     }
 }
 
 /* Where the crown is due: every lane makes of the owners' roots what it needs, and leaves the tree as it is. */
 void launch_draws_under_due_crown(device_block *there, int64_t count) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES)
-    {
+    (void)there, (void)count;
+    PARALLEL_KERNEL(gangs_for(count + 1, DRAW_LANES), DRAW_LANES) {
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int32_t k = 0; k <= (int32_t)BLOCK_OF(there)->draws.count; ++k) draw_one(&BLOCK_OF(there)->draws, true, k);
     }
@@ -614,9 +279,8 @@ void launch_draws_under_due_crown(device_block *there, int64_t count) {
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
 void launch_get(device_block *there, int64_t count) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES)
-    {
+    (void)there, (void)count;
+    PARALLEL_KERNEL(gangs_for(count, FEW_LANES), FEW_LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         PARALLEL_PRAGMA(acc loop gang vector)
         for (int64_t k = 0; k < call->count; ++k) {
@@ -634,8 +298,7 @@ void launch_get(device_block *there, int64_t count) {
 /* Over count leaves from start on. */
 void launch_range(device_block *there) {
     (void)there;
-    PARALLEL_KERNEL(1, 32)
-    {
+    PARALLEL_KERNEL(1, 32) {
         const device_call *const call = &BLOCK_OF(there)->call;
         const int64_t first = call->tree.padded + call->start, last = first + call->count - 1;
         call->reply->value = call->tree.kind == SUMTREE_KIND_MIN ? range_min(&call->tree, first, last)
@@ -644,9 +307,8 @@ void launch_range(device_block *there) {
 }
 
 void launch_unsound_leaf(device_block *there, int64_t nodes) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
-    {
+    (void)there, (void)nodes;
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)
@@ -661,9 +323,8 @@ void launch_unsound_leaf(device_block *there, int64_t nodes) {
 
 /* The place of a node is counted from the leaves up. */
 void launch_unsound_node(device_block *there, int64_t nodes) {
-    (void)there;
-    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES)
-    {
+    (void)there, (void)nodes;
+    PARALLEL_KERNEL(gangs_for(nodes, 8 * LANES), LANES) {
         device_call *const call = &BLOCK_OF(there)->call;
         const int64_t padded = call->tree.padded;
         PARALLEL_PRAGMA(acc loop gang vector)

@@ -25,7 +25,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-
 #define PARALLEL_PRAGMA(...) _Pragma(#__VA_ARGS__)
 
 #if defined(SUMTREE_BACKEND_CPU)

@@ -215,9 +215,11 @@ sumtree_status sumtree_masses(int64_t count, const double *priorities, double al
 /* ---- devices: what the gpu backend has, and the others have none of ------------------------------------------------
  *
  * Calls of the gpu backend are serialised within a process. Those above take arrays in host memory, and those below
- * arrays in the memory of the tree's device. Either may return before the device has finished an update; every later call
- * on the tree comes after it. Arrays in device memory must be ready when they are passed: what the default stream was
- * given before is. Results are complete on return. */
+ * arrays in the memory of the tree's device. Arrays in device memory must be ready when they are passed: what the default
+ * stream was given before is. On return all arguments are free again and results can be read, from any stream; an update
+ * may still be under way, and every later call on the tree comes after it.
+ *
+ * In a child of fork, and after a device has failed, every call on a tree returns DEVICE. */
 
 /* How many devices trees can be made on. 0 if there is none, or none can be used: then sumtree_device_problem says why,
  * such as "no NVIDIA driver: libcuda.so.1 cannot be loaded", and is "" otherwise. Static storage. The gpu backend never
@@ -235,7 +237,8 @@ sumtree_status sumtree_device_allocate(int32_t device, uint64_t bytes, void **me
 void sumtree_device_release(int32_t device, void *memory);
 
 /* As sumtree_update, _get, _find and _sample, with all arrays in the memory of the tree's device; *position and *rng are
- * the host's. DEVICE for a tree in host memory. */
+ * the host's. DEVICE for a tree in host memory. After INDEX or TARGET, what _get or _find was to fill holds nothing of
+ * use. */
 sumtree_status sumtree_device_update(sumtree_t *tree, int64_t count, const int64_t *indices, const double *masses,
                                      int64_t mass_step, int64_t *position);
 sumtree_status sumtree_device_get(const sumtree_t *tree, int64_t count, const int64_t *indices, double *masses,

@@ -4,6 +4,8 @@
 #   (no part)     the C library's tests, the Python tests, and real MPI runs: under 6 minutes
 #   sanitize      the C tests and the Python tests of the trees under AddressSanitizer and
 #                 UndefinedBehaviorSanitizer
+#   gpu           the C tests and the Python tests of trees with the gpu backend, the host standing in
+#                 for a GPU; tests/device/run.sh runs on real ones
 #   instructions  instructions of updates and samples as ratios to the classic loops (valgrind)
 #   threads       the C tests of multicore under ThreadSanitizer (Clang)
 #   aarch64       the C tests for 64-bit ARM, cross-compiled, under qemu-user
@@ -35,12 +37,15 @@ prepare_with_mpi() {
     launcher_prepare
 }
 
-# Configures, builds and runs the C tests of a CMake preset. A cache of another folder is made anew.
-c_tests() {
+# Configures and builds a CMake preset. A cache of another folder is made anew.
+c_build() {
     cmake=$environment/bin/cmake
     "$cmake" --preset "$1" >/dev/null 2>&1 || quietly "$cmake" --fresh --preset "$1" || return 1
-    quietly "$cmake" --build --preset "$1" --parallel || return 1
-    "$environment/bin/ctest" --preset "$1"
+    quietly "$cmake" --build --preset "$1" --parallel
+}
+
+c_tests() {
+    c_build "$1" && "$environment/bin/ctest" --preset "$1"
 }
 
 # The trees again, on more threads than one even where the machine has one core.
@@ -57,20 +62,21 @@ default_part() {
     step 'MPI tests' "$python" -m pytest -q tests/mpi
 }
 
-# Installs the package with a sanitised backend beside the build, for PYTHONPATH to put first.
-sanitized_package() {
-    site=$checkout/build/asan/site
-    sanitized=$(python=$environment/bin/python sources_digest)
-    [ "$(cat "$site/.sources" 2>/dev/null)" = "$sanitized" ] && return
+# Installs the package, built otherwise than the one in .venv, into a folder for PYTHONPATH to put first.
+package_beside() {
+    site=$checkout/build/$1/site
+    shift
+    current=$(python=$environment/bin/python sources_digest)
+    [ "$(cat "$site/.sources" 2>/dev/null)" = "$current" ] && return
     rm -rf "$site"
-    pip_install --no-deps --target "$site" --config-settings=cmake.build-type=RelWithDebInfo \
-        --config-settings=cmake.define.SUMTREE_SANITIZE=address,undefined "$checkout"
-    printf '%s\n' "$sanitized" >"$site/.sources"
+    pip_install --no-deps --target "$site" "$@" "$checkout" || return 1
+    printf '%s\n' "$current" >"$site/.sources"
 }
 
 # Leaks are looked for in the C tests: an interpreter keeps memory until it ends.
 sanitized_python_tests() {
-    sanitized_package
+    package_beside asan --config-settings=cmake.build-type=RelWithDebInfo \
+        --config-settings=cmake.define.SUMTREE_SANITIZE=address,undefined || return 1
     env LD_PRELOAD="$(cc -print-file-name=libasan.so):$(cc -print-file-name=libubsan.so)" \
         ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1 \
         PYTHONPATH="$site" \
@@ -81,6 +87,25 @@ sanitize_part() {
     step 'set-up' environment_prepare test
     step 'sanitized C tests' c_tests asan
     step 'sanitized Python tests' sanitized_python_tests
+}
+
+gpu_set_up() {
+    packages_prepare gcc-12-offload-nvptx
+    environment_prepare test
+}
+
+# Here the host stands in for a GPU. tests/device/run.sh runs on real ones.
+gpu_python_tests() {
+    package_beside gpu '--config-settings=cmake.define.SUMTREE_BACKENDS=cpu;multicore;gpu' || return 1
+    LIBSUMTREE_GPU_ON_HOST=for-tests PYTHONPATH="$site" "$python" -m pytest -q -p no:cacheprovider \
+        --backend gpu tests/python/test_tree*.py tests/python/test_device*.py tests/python/test_errors.py \
+        tests/python/test_buffer_sample.py
+}
+
+gpu_part() {
+    step 'set-up' gpu_set_up
+    step 'C tests, gpu' c_tests gpu
+    step 'Python tests, gpu' gpu_python_tests
 }
 
 # SKBUILD makes CMake describe the extension too; nothing is built. Clang has no omp.h of GCC's: what is multicore's
@@ -95,8 +120,8 @@ c_linters() {
 lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
-        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/packaging/*.c \
-        examples/c/*.c
+        src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/instructions/*.c \
+        tests/packaging/*.c examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
@@ -151,12 +176,8 @@ instructions_set_up() {
     environment_prepare test
 }
 
-# Builds the program that valgrind counts as Release, and compares.
 instructions_counted() {
-    cmake=$environment/bin/cmake
-    quietly "$cmake" --preset cpu || return 1
-    quietly "$cmake" --build --preset cpu --target count_instructions --parallel || return 1
-    "$python" tests/instructions/run.py build/cpu/tests/c/count_instructions
+    c_build cpu && "$python" tests/instructions/run.py build/cpu/tests/c/count_instructions
 }
 
 instructions_part() {
@@ -184,7 +205,7 @@ planted_race() {
         say 'no race was planted: updates_host.c no longer has the line that this function changes'
         return 1
     fi
-    rm -f "$raced/calls_device.c" "$raced/device.c" "$raced/driver.c" "$raced/kernels_device.c"
+    rm -f "$raced"/*device*.c "$raced/driver.c"
     quietly clang-16 -std=gnu11 -O1 -g -fopenmp -fsanitize=thread -ffp-contract=off -DSUMTREE_BACKEND_MULTICORE \
         -I"$raced" "$raced"/*.c tests/c/test_tree.c -o "$raced/test_tree" -lm || return 1
     status=0
@@ -259,9 +280,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
+default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize instructions threads aarch64 lint jobs packaging mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging mutants long, or none"
     exit 2
     ;;
 esac

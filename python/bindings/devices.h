@@ -24,6 +24,22 @@ constexpr int DLPACK_CPU = 1;
 constexpr int DLPACK_CUDA = 2;
 constexpr int DLPACK_CUDA_MANAGED = 13;
 
+// The legacy default stream of CUDA has two names.
+inline bool is_default_stream(const void *stream) { return reinterpret_cast<uintptr_t>(stream) <= 1; }
+
+// Without strides, an array is contiguous.
+inline bool is_contiguous(const nb::dlpack::dltensor &tensor) {
+    int64_t expected = 1;
+    bool is_packed = true;
+    for (int32_t axis = tensor.ndim; axis-- > 0;) {
+        if (tensor.shape[axis] == 0) return true;
+        is_packed =
+            is_packed && (tensor.strides == nullptr || tensor.shape[axis] == 1 || tensor.strides[axis] == expected);
+        expected *= tensor.shape[axis];
+    }
+    return is_packed;
+}
+
 // Blocks of one device's memory, of 2^k bytes each, kept for the next call: a device takes longer to give one than the
 // tree to fill it. A pool lives as long as the process.
 class Pool {
@@ -161,6 +177,8 @@ class DeviceArray {
           block_(std::make_shared<Block>(pool_of(backend, device), bytes_of(shape_))) {}
 
     void *data() const { return block_->data(); }
+    const std::shared_ptr<Block> &block() const { return block_; }
+    nb::dlpack::dtype dlpack_dtype() const { return holds_indices_ ? nb::dtype<int64_t>() : nb::dtype<double>(); }
     const std::vector<size_t> &shape() const { return shape_; }
     const char *dtype() const { return holds_indices_ ? "int64" : "float64"; }
     std::pair<int, int> dlpack_device() const { return {on_host_ ? DLPACK_CPU : DLPACK_CUDA, device_}; }
@@ -178,9 +196,8 @@ class DeviceArray {
         if (!stream.is_none() && !is_default(stream)) block_->note_foreign_use();
         nb::capsule owner(new std::shared_ptr<Block>(block_),
                           [](void *held) noexcept { delete static_cast<std::shared_ptr<Block> *>(held); });
-        const auto dtype = holds_indices_ ? nb::dtype<int64_t>() : nb::dtype<double>();
         const auto [device_type, device] = dlpack_device();
-        const nb::ndarray<nb::array_api> exported(data(), shape_.size(), shape_.data(), owner, nullptr, dtype,
+        const nb::ndarray<nb::array_api> exported(data(), shape_.size(), shape_.data(), owner, nullptr, dlpack_dtype(),
                                                   device_type, device);
         return nb::cast(exported, nb::rv_policy::reference).attr("__dlpack__")(**wishes);
     }
@@ -278,6 +295,10 @@ struct Span {
     explicit Span(const DeviceView &view) : data(view.data()), size(view.size()), axes(view.axes()) {}
     explicit Span(const DeviceArray &array)
         : data(array.data()), size(static_cast<int64_t>(array.size())), axes(array.shape().size()) {}
+    explicit Span(const nb::dlpack::dltensor &tensor)
+        : data(tensor.data), size(1), axes(static_cast<size_t>(tensor.ndim)) {
+        for (int32_t axis = 0; axis < tensor.ndim; ++axis) size *= tensor.shape[axis];
+    }
     template <typename Element> Element *as() const { return static_cast<Element *>(data); }
 
     void *data;

@@ -13,6 +13,7 @@
 
 #include <structmember.h>
 
+#include "exchange.h"
 #include "tree.h"
 
 namespace bindings {
@@ -24,7 +25,8 @@ struct FastMethod {
     PyObject *result;   // the class of a sample, a subclass of tuple; owned
     PyObject *attributes;
     PyTypeObject *seen; // the last type of tree that it was called on; owned
-    PyObject *(*attempt)(Tree &tree, const FastMethod *self, PyObject *const *arguments, Py_ssize_t count);
+    PyObject *(*attempt)(Tree &tree, const FastMethod *self, PyObject *const *arguments, Py_ssize_t count,
+                         PyObject *keywords);
 };
 
 // ---- the common cases: a new reference, or NULL and no exception ---------------------------------------------------
@@ -51,9 +53,29 @@ class FastIndices {
 
 inline PyObject *none_if(bool done) { return done ? Py_NewRef(Py_None) : nullptr; }
 
-inline PyObject *attempt_update(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count) {
+inline std::vector<size_t> shape_of(const nb::dlpack::dltensor &tensor) {
+    return {tensor.shape, tensor.shape + tensor.ndim};
+}
+
+inline bool has_shape(const nb::dlpack::dltensor &tensor, int32_t axes, const int64_t *shape) {
+    return tensor.ndim == axes && std::equal(shape, shape + axes, tensor.shape);
+}
+
+inline PyObject *attempt_device_update(Tree &tree, PyObject *indices, PyObject *masses) {
+    const auto own = tree.dlpack_device();
+    const auto where = borrow_array<int64_t>(indices, own);
+    const auto what = where ? borrow_array<double>(masses, own) : std::nullopt;
+    if (!what || !(what->ndim == 0 || has_shape(*what, where->ndim, where->shape))) return nullptr;
+    return none_if(tree.try_device_update(Span(*where), Span(*what)).status == SUMTREE_OK);
+}
+
+inline PyObject *attempt_update(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count,
+                                PyObject *keywords) {
     FastIndices indices;
-    if (count != 2 || !indices.take(arguments[0])) return nullptr;
+    if (count != 2 || keywords != nullptr) return nullptr;
+    if (!indices.take(arguments[0])) {
+        return tree.device() < 0 ? nullptr : attempt_device_update(tree, arguments[0], arguments[1]);
+    }
     if (PyFloat_CheckExact(arguments[1])) {
         const double mass = PyFloat_AS_DOUBLE(arguments[1]);
         return none_if(tree.try_update(indices.count(), indices.data(), &mass, 0).status == SUMTREE_OK);
@@ -66,17 +88,27 @@ inline PyObject *attempt_update(Tree &tree, const FastMethod *, PyObject *const 
     return none_if(outcome.status == SUMTREE_OK);
 }
 
-inline PyObject *attempt_get(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count) {
+inline PyObject *attempt_device_get(Tree &tree, PyObject *indices) {
+    const auto where = borrow_array<int64_t>(indices, tree.dlpack_device());
+    if (!where) return nullptr;
+    const auto masses = tree.new_array(shape_of(*where), false);
+    if (tree.try_device_get(Span(*where), Span(masses)).status != SUMTREE_OK) return nullptr;
+    return hand_over(exchange_of(Py_TYPE(indices)), masses).release().ptr();
+}
+
+inline PyObject *attempt_get(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count,
+                             PyObject *keywords) {
     FastIndices indices;
-    if (count != 1 || !indices.take(arguments[0])) return nullptr;
+    if (count != 1 || keywords != nullptr) return nullptr;
+    if (!indices.take(arguments[0])) return tree.device() < 0 ? nullptr : attempt_device_get(tree, arguments[0]);
     if (!indices.is_array()) {
         double mass = 0.0;
         return tree.try_get(1, indices.data(), &mass).status == SUMTREE_OK ? PyFloat_FromDouble(mass) : nullptr;
     }
-    const auto masses = nb::steal(new_plain<double>(indices.array().axes(), indices.array().shape()));
+    nb::object masses = nb::steal(new_plain<double>(indices.array().axes(), indices.array().shape()));
     if (!masses.is_valid()) return nullptr;
     const auto outcome = tree.try_get(indices.count(), indices.data(), Plain<double>(masses).data());
-    return outcome.status == SUMTREE_OK ? nb::object(masses).release().ptr() : nullptr;
+    return outcome.status == SUMTREE_OK ? masses.release().ptr() : nullptr;
 }
 
 // A sumtree_side, or -1 for anything but its name.
@@ -86,8 +118,17 @@ inline int side_of(PyObject *name) {
     return PyUnicode_CompareWithASCIIString(name, "left") == 0 ? SUMTREE_SIDE_LEFT : -1;
 }
 
-inline PyObject *attempt_find(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count) {
-    if (count < 1 || count > 2) return nullptr;
+inline PyObject *attempt_device_find(Tree &tree, PyObject *targets, int side) {
+    const auto what = borrow_array<double>(targets, tree.dlpack_device());
+    if (!what) return nullptr;
+    const auto indices = tree.new_array(shape_of(*what), true);
+    if (tree.try_device_find(Span(*what), side, Span(indices)).status != SUMTREE_OK) return nullptr;
+    return hand_over(exchange_of(Py_TYPE(targets)), indices).release().ptr();
+}
+
+inline PyObject *attempt_find(Tree &tree, const FastMethod *, PyObject *const *arguments, Py_ssize_t count,
+                              PyObject *keywords) {
+    if (count < 1 || count > 2 || keywords != nullptr) return nullptr;
     const int side = count == 1 ? static_cast<int>(SUMTREE_SIDE_RIGHT) : side_of(arguments[1]);
     if (side < 0) return nullptr;
     if (PyFloat_CheckExact(arguments[0])) {
@@ -96,31 +137,106 @@ inline PyObject *attempt_find(Tree &tree, const FastMethod *, PyObject *const *a
         return tree.try_find(1, &target, side, &index).status == SUMTREE_OK ? PyLong_FromLongLong(index) : nullptr;
     }
     Plain<double> targets;
-    if (!targets.take_exact(arguments[0])) return nullptr;
-    const auto indices = nb::steal(new_plain<int64_t>(targets.axes(), targets.shape()));
+    if (!targets.take_exact(arguments[0])) {
+        return tree.device() < 0 ? nullptr : attempt_device_find(tree, arguments[0], side);
+    }
+    nb::object indices = nb::steal(new_plain<int64_t>(targets.axes(), targets.shape()));
     if (!indices.is_valid()) return nullptr;
     const auto outcome = tree.try_find(targets.size(), targets.data(), side, Plain<int64_t>(indices).data());
-    return outcome.status == SUMTREE_OK ? nb::object(indices).release().ptr() : nullptr;
+    return outcome.status == SUMTREE_OK ? indices.release().ptr() : nullptr;
 }
 
-inline PyObject *attempt_sample(Tree &tree, const FastMethod *self, PyObject *const *arguments, Py_ssize_t count) {
-    if (count < 1 || count > 3 || !PyLong_CheckExact(arguments[0])) return nullptr;
-    if (count > 1 && !PyFloat_CheckExact(arguments[1])) return nullptr;
-    if (count > 2 && !PyBool_Check(arguments[2])) return nullptr;
-    int overflow = 0;
-    const npy_intp draws = PyLong_AsLongLongAndOverflow(arguments[0], &overflow);
-    if (overflow != 0 || draws < 0) return nullptr;
-    const double beta = count > 1 ? PyFloat_AS_DOUBLE(arguments[1]) : 0.4;
-    const bool stratified = count <= 2 || arguments[2] == Py_True;
-    const auto indices = nb::steal(new_plain<int64_t>(1, &draws));
-    const auto masses = nb::steal(new_plain<double>(1, &draws));
-    const auto weights = nb::steal(new_plain<double>(1, &draws));
-    if (!indices.is_valid() || !masses.is_valid() || !weights.is_valid()) return nullptr;
-    const auto outcome = tree.try_sample(draws, beta, stratified, Plain<int64_t>(indices).data(),
-                                         Plain<double>(masses).data(), Plain<double>(weights).data());
-    if (outcome.status != SUMTREE_OK) return nullptr;
+// The arguments of a draw.
+struct Draw {
+    int64_t count = 0;
+    double beta = 0.4;
+    bool stratified = true;
+    PyObject *out = Py_None;
+    PyObject *xp = Py_None;
+
+    // False for what is not of exactly these types, or not an argument at all.
+    bool take(PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords) {
+        static constexpr const char *NAMES[] = {"n", "beta", "stratified", "out", "xp"};
+        if (positional > 3) return false;
+        PyObject *given[5] = {};
+        std::copy(arguments, arguments + positional, given);
+        for (Py_ssize_t k = 0; keywords != nullptr && k < PyTuple_GET_SIZE(keywords); ++k) {
+            Py_ssize_t place = positional;
+            while (place < 5 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, k), NAMES[place]) != 0) {
+                ++place;
+            }
+            if (place == 5) return false;
+            given[place] = arguments[positional + k];
+        }
+        out = given[3] != nullptr ? given[3] : Py_None;
+        xp = given[4] != nullptr ? given[4] : Py_None;
+        return take_numbers(given);
+    }
+
+  private:
+    bool take_numbers(PyObject *const *given) {
+        if (given[0] == nullptr || !PyLong_CheckExact(given[0])) return false;
+        if (given[1] != nullptr && !PyFloat_CheckExact(given[1])) return false;
+        if (given[2] != nullptr && !PyBool_Check(given[2])) return false;
+        int overflow = 0;
+        count = PyLong_AsLongLongAndOverflow(given[0], &overflow);
+        if (given[1] != nullptr) beta = PyFloat_AS_DOUBLE(given[1]);
+        if (given[2] != nullptr) stratified = given[2] == Py_True;
+        return overflow == 0 && count >= 0;
+    }
+};
+
+inline PyObject *new_sample(const FastMethod *self, nb::handle indices, nb::handle masses, nb::handle weights) {
     const nb::tuple drawn = nb::make_tuple(nb::make_tuple(indices, masses, weights));
     return PyTuple_Type.tp_new(reinterpret_cast<PyTypeObject *>(self->result), drawn.ptr(), nullptr);
+}
+
+inline PyObject *attempt_host_sample(Tree &tree, const FastMethod *self, const Draw &draw) {
+    const npy_intp count = draw.count;
+    const auto indices = nb::steal(new_plain<int64_t>(1, &count));
+    const auto masses = nb::steal(new_plain<double>(1, &count));
+    const auto weights = nb::steal(new_plain<double>(1, &count));
+    if (!indices.is_valid() || !masses.is_valid() || !weights.is_valid()) return nullptr;
+    const auto outcome = tree.try_sample(count, draw.beta, draw.stratified, Plain<int64_t>(indices).data(),
+                                         Plain<double>(masses).data(), Plain<double>(weights).data());
+    return outcome.status == SUMTREE_OK ? new_sample(self, indices, masses, weights) : nullptr;
+}
+
+// Results for a library whose arrays are of its type Tensor, as PyTorch's are.
+inline PyObject *attempt_device_sample(Tree &tree, const FastMethod *self, const Draw &draw) {
+    const nb::object type = nb::getattr(draw.xp, "Tensor", nb::none());
+    if (tree.device() < 0 || !PyType_Check(type.ptr())) return nullptr;
+    const auto *functions = ready_exchange_of(reinterpret_cast<PyTypeObject *>(type.ptr()), tree.dlpack_device());
+    if (functions == nullptr) return nullptr;
+    const std::vector<size_t> shape = {static_cast<size_t>(draw.count)};
+    const auto indices = tree.new_array(shape, true), masses = tree.new_array(shape, false),
+               weights = tree.new_array(shape, false);
+    const auto outcome = tree.try_device_sample(draw.beta, draw.stratified, Span(indices), Span(masses), Span(weights));
+    if (outcome.status != SUMTREE_OK) return nullptr;
+    return new_sample(self, hand_over(functions, indices), hand_over(functions, masses), hand_over(functions, weights));
+}
+
+inline PyObject *attempt_sample_into(Tree &tree, const FastMethod *self, const Draw &draw) {
+    if (tree.device() < 0 || Py_TYPE(draw.out) != reinterpret_cast<PyTypeObject *>(self->result)) return nullptr;
+    const auto own = tree.dlpack_device();
+    const auto indices = borrow_array<int64_t>(PyTuple_GET_ITEM(draw.out, 0), own);
+    const auto masses = indices ? borrow_array<double>(PyTuple_GET_ITEM(draw.out, 1), own) : std::nullopt;
+    const auto weights = masses ? borrow_array<double>(PyTuple_GET_ITEM(draw.out, 2), own) : std::nullopt;
+    if (!weights || masses->data == weights->data) return nullptr;
+    for (const auto *array : {&*indices, &*masses, &*weights}) {
+        if (!has_shape(*array, 1, &draw.count)) return nullptr;
+    }
+    const auto outcome =
+        tree.try_device_sample(draw.beta, draw.stratified, Span(*indices), Span(*masses), Span(*weights));
+    return outcome.status == SUMTREE_OK ? Py_NewRef(draw.out) : nullptr;
+}
+
+inline PyObject *attempt_sample(Tree &tree, const FastMethod *self, PyObject *const *arguments, Py_ssize_t count,
+                                PyObject *keywords) {
+    Draw draw;
+    if (!draw.take(arguments, count, keywords)) return nullptr;
+    if (draw.out != Py_None) return draw.xp == Py_None ? attempt_sample_into(tree, self, draw) : nullptr;
+    return draw.xp == Py_None ? attempt_host_sample(tree, self, draw) : attempt_device_sample(tree, self, draw);
 }
 
 // ---- the type -------------------------------------------------------------------------------------------------------
@@ -142,10 +258,10 @@ inline PyObject *call_fast_method(PyObject *object, PyObject *const *arguments, 
                                   PyObject *keywords) {
     auto *self = reinterpret_cast<FastMethod *>(object);
     const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
-    if (keywords == nullptr && count > 0 && is_tree(self, arguments[0])) {
+    if (count > 0 && is_tree(self, arguments[0])) {
         try {
             Tree &tree = *nb::inst_ptr<Tree>(arguments[0]);
-            PyObject *result = self->attempt(tree, self, arguments + 1, count - 1);
+            PyObject *result = self->attempt(tree, self, arguments + 1, count - 1, keywords);
             if (result != nullptr || PyErr_Occurred() != nullptr) return result;
         } catch (nb::python_error &error) {
             error.restore();

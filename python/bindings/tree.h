@@ -196,46 +196,59 @@ class Tree {
         return {backend_, device_, std::move(shape), holds_indices};
     }
 
-    void device_update(const DeviceView &indices, const DeviceView &masses) {
-        const Span where(indices), what(masses);
-        int64_t position = -1;
-        const auto status = outside<Writer>([&] {
-            return backend_.device_update(tree_, where.size, where.as<int64_t>(), what.as<double>(),
-                                          what.axes == 0 ? 0 : 1, &position);
+    Outcome try_device_update(Span indices, Span masses) {
+        Outcome outcome;
+        outcome.status = outside<Writer>([&] {
+            return backend_.device_update(tree_, indices.size, indices.as<int64_t>(), masses.as<double>(),
+                                          masses.axes == 0 ? 0 : 1, &outcome.position);
         });
-        backend_.check(status, position);
+        return outcome;
+    }
+
+    Outcome try_device_get(Span indices, Span masses) const {
+        Outcome outcome;
+        outcome.status = outside<Reader>([&] {
+            return backend_.device_get(tree_, indices.size, indices.as<int64_t>(), masses.as<double>(),
+                                       &outcome.position);
+        });
+        return outcome;
+    }
+
+    Outcome try_device_find(Span targets, int side, Span indices) const {
+        Outcome outcome;
+        outcome.status = outside<Reader>([&] {
+            return backend_.device_find(tree_, targets.size, targets.as<double>(), static_cast<sumtree_side>(side),
+                                        indices.as<int64_t>(), &outcome.position);
+        });
+        return outcome;
+    }
+
+    Outcome try_device_sample(double beta, bool stratified, Span indices, Span masses, Span weights) {
+        return {outside<Writer>([&] {
+            return backend_.device_sample(tree_, &rng_, indices.size, beta, stratified, indices.as<int64_t>(),
+                                          masses.as<double>(), weights.as<double>());
+        })};
+    }
+
+    void device_update(const DeviceView &indices, const DeviceView &masses) {
+        check(try_device_update(Span(indices), Span(masses)));
     }
 
     DeviceArray device_get(const DeviceView &indices) const {
-        const Span where(indices);
         auto masses = new_array(indices.shape(), false);
-        int64_t position = -1;
-        const auto status = outside<Reader>([&] {
-            return backend_.device_get(tree_, where.size, where.as<int64_t>(), Span(masses).as<double>(), &position);
-        });
-        backend_.check(status, position);
+        check(try_device_get(Span(indices), Span(masses)));
         return masses;
     }
 
     DeviceArray device_find(const DeviceView &targets, int side) const {
-        const Span what(targets);
         auto indices = new_array(targets.shape(), true);
-        int64_t position = -1;
-        const auto status = outside<Reader>([&] {
-            return backend_.device_find(tree_, what.size, what.as<double>(), static_cast<sumtree_side>(side),
-                                        Span(indices).as<int64_t>(), &position);
-        });
-        backend_.check(status, position);
+        check(try_device_find(Span(targets), side, Span(indices)));
         return indices;
     }
 
     // The arrays are DeviceViews or DeviceArrays.
     void device_sample(double beta, bool stratified, nb::handle indices, nb::handle masses, nb::handle weights) {
-        const Span where = span_of(indices), what = span_of(masses), weighed = span_of(weights);
-        backend_.check(outside<Writer>([&] {
-            return backend_.device_sample(tree_, &rng_, where.size, beta, stratified, where.as<int64_t>(),
-                                          what.as<double>(), weighed.as<double>());
-        }));
+        check(try_device_sample(beta, stratified, span_of(indices), span_of(masses), span_of(weights)));
     }
 
     PhiloxState rng() const {

@@ -21,6 +21,7 @@ Where: TypeAlias = tuple[int, int]
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 _NAMES = {CUDA: "CUDA device", CUDA_MANAGED: "CUDA device"}
 _DEFAULT_STREAM = 1
+_HOST_TYPES = (np.ndarray, list, tuple, float, int)
 
 
 def is_device_array(values: object, own: Where) -> bool:
@@ -34,10 +35,7 @@ def is_device_array(values: object, own: Where) -> bool:
         The DLPack device of the tree, (0, 0) for one in host memory. Where it is the host itself,
         in tests, every array but NumPy's is one.
     """
-    if isinstance(values, np.ndarray | list | tuple | float | int):
-        return False
-    where = _device_of(values)
-    return where is not None and (where[0] not in (CPU, CUDA_HOST) or own[0] == CPU)
+    return _device_of(values, own) is not None
 
 
 def host_tree_error(name: str, backend: str) -> DeviceArrayError:
@@ -72,8 +70,8 @@ def view_of(
     ArgumentTypeError
         If it has another dtype.
     """
-    where = _device_of(values)
-    if where is None or not is_device_array(values, own):
+    where = _device_of(values, own)
+    if where is None:
         raise DeviceArrayError(
             f"{name} is in host memory beside arrays on a device: pass all from the tree's device"
         )
@@ -139,16 +137,16 @@ def element_of(values: Any, position: int) -> int | float:
     return number
 
 
-def _device_of(values: object) -> Where | None:
+def _device_of(values: object, own: Where) -> Where | None:
     describe = getattr(type(values), "__dlpack_device__", None)
-    if describe is None:
+    if describe is None or isinstance(values, _HOST_TYPES):
         return None
-    kind, number = describe(values)
-    return int(kind), int(number)
+    kind, number = map(int, describe(values))
+    return None if kind in (CPU, CUDA_HOST) and own[0] != CPU else (kind, number)
 
 
 def _same_device(where: Where, own: Where) -> bool:
-    return where == own or (own[0] == CUDA and where == (CUDA_MANAGED, own[1]))
+    return where == own or (own[0] == CUDA and where[0] == CUDA_MANAGED)
 
 
 def _name_of(where: Where) -> str:

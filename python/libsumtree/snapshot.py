@@ -31,7 +31,7 @@ BLOCK_BYTES = 16 << 20
 ASIDE_BYTES = 64 << 20
 AHEAD_BYTES = 4 << 20
 PATIENCE_SECONDS = 10.0
-TURN_SECONDS = 0.001
+TURN_SECONDS = 0.003
 _TURN_SLEEP = 20e-6
 _SPARSE_BYTES = 16  # a changed mass with its number
 
@@ -58,8 +58,8 @@ class Rows:
         self._aside: deque[NDArray[np.uint8]] = deque()
         self._aside_stop = first
         self._aside_most = max(1, aside_bytes // itemsize)
-        self._ahead = AHEAD_BYTES // itemsize
-        self._piece = max(1, BLOCK_BYTES // itemsize)
+        self._piece = max(1, AHEAD_BYTES // itemsize)
+        self._spent: list[NDArray[np.uint8]] = []
         self._condition = threading.Condition()
         self._process = os.getpid()
         self._being_written = False
@@ -81,7 +81,7 @@ class Rows:
         with self._condition:
             while not self._given_up and (start := max(self._next, self._aside_stop)) < doomed:
                 # Some more than is needed now: many small pieces would cost the writer its time.
-                room = min(self.stop, doomed + self._ahead) - start
+                room = min(self.stop, max(doomed, start + self._piece)) - start
                 if self._being_written:
                     room = min(room, self._aside_most - (start - self._next))
                 if room > 0:
@@ -103,8 +103,11 @@ class Rows:
 
     def _set_aside(self, start: int, stop: int) -> None:
         while start < stop:
-            part = self._ring(start, stop)[: self._piece].copy()
-            self._aside.append(part)
+            part = self._ring(start, stop)[: self._piece]
+            piece = self._spent.pop() if self._spent else np.empty_like(self._bytes[: self._piece])
+            rows = piece[: len(part)]
+            rows[:] = part
+            self._aside.append(rows)
             start += len(part)
             self._aside_stop = start
 
@@ -123,6 +126,7 @@ class Rows:
     def _give_up(self) -> None:
         self._given_up = True
         self._aside.clear()
+        self._spent.clear()
 
     def _ring(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Return the rows from `start` on, up to `stop` or the end of the ring's memory."""
@@ -144,6 +148,9 @@ class Rows:
                 rows = self._take(staging)
                 self._condition.notify_all()
             yield rows if self.dtype.names is None else rows.reshape(-1).view(self.dtype)
+            if rows.base is not staging:
+                assert rows.base is not None
+                self._spent.append(rows.base)  # memory that is there need not be asked for again
 
     def _take(self, staging: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the next rows: what stands aside, or else a copy from the ring."""

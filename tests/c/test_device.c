@@ -124,8 +124,10 @@ static sumtree_status update_there(sumtree_t *tree, int64_t count, const int64_t
 static void fill_batch(const twin *t, int64_t count, int64_t *indices, double *masses) {
     const int64_t shape = below(4), start = below(t->capacity), narrow = below(t->capacity) + 1;
     for (int64_t k = 0; k < count; ++k) {
-        indices[k] = shape == 0 ? (start + k) % t->capacity : shape == 1 ? (start + below(9)) % t->capacity
-                     : shape == 2 ? below(narrow) : below(t->capacity);
+        indices[k] = shape == 0   ? (start + k) % t->capacity
+                     : shape == 1 ? (start + below(9)) % t->capacity
+                     : shape == 2 ? below(narrow)
+                                  : below(t->capacity);
         if (k % 3 == 2) indices[k] = indices[k - 1];
         masses[k] = t->kind == SUMTREE_KIND_MIN && below(3) == 0 ? -any_mass() : any_mass();
     }
@@ -142,7 +144,8 @@ static void check_updates(int64_t capacity, sumtree_kind kind, bool there) {
             fill_batch(&t, counts[c], indices, masses);
             for (int64_t k = 0; k < counts[c]; ++k) set_leaf(&t, indices[k], masses[k * step]);
             int64_t position = -7;
-            CHECK_STATUS(OK, (there ? update_there : sumtree_update)(t.tree, counts[c], indices, masses, step, &position));
+            CHECK_STATUS(OK,
+                         (there ? update_there : sumtree_update)(t.tree, counts[c], indices, masses, step, &position));
             CHECK_INT(-7, position);
             if (below(2) == 0) check_nodes(&t); /* or else the next update meets a crown that is due */
         }
@@ -378,7 +381,8 @@ static void test_steps(void) {
     twin empty = make_twin(5000, SUMTREE_KIND_PRIORITY);
     int64_t indices[COUNT], found[COUNT];
     double masses[COUNT], drawn[COUNT], weights[COUNT], uniforms[COUNT];
-    double *there = up(masses, sizeof masses), *there_too = up(masses, sizeof masses), *weighed = up(masses, sizeof masses);
+    double *there = up(masses, sizeof masses), *there_too = up(masses, sizeof masses),
+           *weighed = up(masses, sizeof masses);
     sumtree_philox rng = START, plain = START;
     seed(8);
     for (int step = 0; step < STEPS; ++step) {
@@ -393,7 +397,8 @@ static void test_steps(void) {
         if (step % 5 == 4) CHECK_STATUS(EMPTY, sumtree_sample(empty.tree, &rng, count, 1.0, 0, found, drawn, weights));
         if (step % 13 == 12) CHECK_STATUS(TARGET, sumtree_find(t->tree, 1, (double[]){-1.0}, 0, found, NULL));
         if (step % 3 == 2) {
-            CHECK_STATUS(OK, sumtree_device_sample(t->tree, &rng, count, 1.0, 0, (int64_t *)(void *)there, there_too, weighed));
+            CHECK_STATUS(
+                OK, sumtree_device_sample(t->tree, &rng, count, 1.0, 0, (int64_t *)(void *)there, there_too, weighed));
             copy_down(0, found, there, (size_t)count * sizeof *found);
             copy_down(0, drawn, there_too, (size_t)count * sizeof *drawn);
         } else {
@@ -433,7 +438,9 @@ static void test_boundaries(void) {
                 while (t.leaf[j] == 0.0 || (side == 0 ? targets[k] >= targets[j + 1] : targets[k] > targets[j + 1])) {
                     if (++j == LEAVES) break;
                 }
-                if (j == LEAVES) while (t.leaf[--j] == 0.0) {}
+                if (j == LEAVES)
+                    while (t.leaf[--j] == 0.0) {
+                    }
                 CHECK_INT(j, found[k]);
             }
         }
@@ -466,7 +473,8 @@ static void test_ranges(void) {
         for (int64_t j = 0; j < t.capacity; ++j) set_leaf(&t, j, any_mass());
         CHECK_STATUS(OK, sumtree_update_range(t.tree, 0, t.capacity, t.leaf, 1, NULL));
         for (int round = 0; round < 40; ++round) {
-            const int64_t touched = below(t.capacity), start = below(t.capacity), stop = start + below(t.capacity - start) + 1;
+            const int64_t touched = below(t.capacity), start = below(t.capacity),
+                          stop = start + below(t.capacity - start) + 1;
             set_leaf(&t, touched, any_mass());
             CHECK_STATUS(OK, sumtree_update(t.tree, 1, &touched, t.leaf + touched, 1, NULL));
             for (int64_t j = 0; j < t.padded; ++j) {

@@ -118,34 +118,37 @@ int main(int argc, char **argv) {
     std::printf("Microseconds (medians), %s, %s, 2^21 leaves, sum + min + max.\n\n", ours.device_name(device),
                 ours.build());
     std::printf("| what | gpu backend | CUDA by hand | ratio |\n|---|---|---|---|\n");
-    for (int64_t count : {int64_t{8}, int64_t{64}, int64_t{512}, int64_t{2048}, int64_t{4096}, int64_t{32768}, int64_t{1} << 20}) {
+    for (int64_t count :
+         {int64_t{8}, int64_t{64}, int64_t{512}, int64_t{2048}, int64_t{4096}, int64_t{32768}, int64_t{1} << 20}) {
         Batches b(count, count > 4096 ? 16 : ROUNDS, 7 + static_cast<uint64_t>(count));
         char name[80];
         std::snprintf(name, sizeof name, "update of %lld, device arrays", static_cast<long long>(count));
         row(name,
             {[&](int r) {
                  must(ours.device_update(tree, count, b.there_indices + b.at(r), b.there_masses + b.at(r), 1,
-                                                 nullptr) == SUMTREE_OK,
+                                         nullptr) == SUMTREE_OK,
                       "update");
              },
              [&](int r) { must(other.update(b.there_indices + b.at(r), b.there_masses + b.at(r), count), "by hand"); }},
             count > 4096 ? 100 : ROUNDS);
         if (count <= 4096) {
             double total;
-            std::snprintf(name, sizeof name, "update of %lld, host arrays, then the total", static_cast<long long>(count));
+            std::snprintf(name, sizeof name, "update of %lld, host arrays, then the total",
+                          static_cast<long long>(count));
             row(name, {[&](int r) {
-                    must(ours.update(tree, count, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1,
-                                             nullptr) == SUMTREE_OK,
+                    must(ours.update(tree, count, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1, nullptr) ==
+                             SUMTREE_OK,
                          "update");
                     must(ours.root(tree, SUMTREE_PLANE_SUM, &total) == SUMTREE_OK, "root");
                 }},
                 ROUNDS);
         } else {
-            std::snprintf(name, sizeof name, "update of %lld, host arrays, then the total", static_cast<long long>(count));
+            std::snprintf(name, sizeof name, "update of %lld, host arrays, then the total",
+                          static_cast<long long>(count));
             double total;
             row(name, {[&](int r) {
-                    must(ours.update(tree, count, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1,
-                                             nullptr) == SUMTREE_OK,
+                    must(ours.update(tree, count, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1, nullptr) ==
+                             SUMTREE_OK,
                          "update");
                     must(ours.root(tree, SUMTREE_PLANE_SUM, &total) == SUMTREE_OK, "root");
                 }},
@@ -169,14 +172,21 @@ int main(int argc, char **argv) {
     }
     auto sampled_by_hand = [&] { same = rng; };
     row("sample of 512, device arrays",
-        {[&](int) { must(ours.device_sample(tree, &rng, K, 0.4, 1, found[0], masses[0], weights[0]) == SUMTREE_OK, "sample"); },
-         [&](int) { other.sample(same, K, 0.4, true, found[1], masses[1], weights[1]); sampled_by_hand(); }},
+        {[&](int) {
+             must(ours.device_sample(tree, &rng, K, 0.4, 1, found[0], masses[0], weights[0]) == SUMTREE_OK, "sample");
+         },
+         [&](int) {
+             other.sample(same, K, 0.4, true, found[1], masses[1], weights[1]);
+             sampled_by_hand();
+         }},
         ROUNDS);
     std::vector<int64_t> host_found(K);
     std::vector<double> host_masses(K), host_weights(K);
     row("learner step (update 512, sample 512), device arrays, each call complete",
         {[&](int r) {
-             must(ours.device_update(tree, K, b.there_indices + b.at(r), b.there_masses + b.at(r), 1, nullptr) == SUMTREE_OK, "update");
+             must(ours.device_update(tree, K, b.there_indices + b.at(r), b.there_masses + b.at(r), 1, nullptr) ==
+                      SUMTREE_OK,
+                  "update");
              must(ours.device_sample(tree, &rng, K, 0.4, 1, found[0], masses[0], weights[0]) == SUMTREE_OK, "sample");
          },
          [&](int r) {
@@ -187,7 +197,9 @@ int main(int argc, char **argv) {
         ROUNDS);
     row("learner step, device arrays, against one wait by hand (its status known late)",
         {[&](int r) {
-             must(ours.device_update(tree, K, b.there_indices + b.at(r), b.there_masses + b.at(r), 1, nullptr) == SUMTREE_OK, "update");
+             must(ours.device_update(tree, K, b.there_indices + b.at(r), b.there_masses + b.at(r), 1, nullptr) ==
+                      SUMTREE_OK,
+                  "update");
              must(ours.device_sample(tree, &rng, K, 0.4, 1, found[0], masses[0], weights[0]) == SUMTREE_OK, "sample");
          },
          [&](int r) {
@@ -199,8 +211,11 @@ int main(int argc, char **argv) {
         ROUNDS);
     row("learner step, host arrays, one wait in both",
         {[&](int r) {
-             must(ours.update(tree, K, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1, nullptr) == SUMTREE_OK, "update");
-             must(ours.sample(tree, &rng, K, 0.4, 1, host_found.data(), host_masses.data(), host_weights.data()) == SUMTREE_OK, "sample");
+             must(ours.update(tree, K, b.indices.data() + b.at(r), b.masses.data() + b.at(r), 1, nullptr) == SUMTREE_OK,
+                  "update");
+             must(ours.sample(tree, &rng, K, 0.4, 1, host_found.data(), host_masses.data(), host_weights.data()) ==
+                      SUMTREE_OK,
+                  "sample");
          },
          [&](int r) {
              other.start_update_from_host(b.indices.data() + b.at(r), b.masses.data() + b.at(r), K);

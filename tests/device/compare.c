@@ -1,7 +1,7 @@
-/* The gpu backend against the cpu backend, bit for bit:  compare CPU.so GPU.so DEVICE LARGEST
+/* The gpu backend against the cpu backend, bit for bit:  compare CPU.so GPU.so DEVICE LARGEST [SMALLEST]
  *
  * The same random batches go to a tree of each; every node, root, range, draw and generator must agree in all bits, and
- * weights within 4 ulp. Trees of up to LARGEST leaves. */
+ * weights within 4 ulp. Trees of 2^SMALLEST to 2^LARGEST leaves. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -114,8 +114,8 @@ static void sample_both(const pair *p, int64_t count) {
     const int32_t stratified = (int32_t)below(2);
     sumtree_philox a = {{next_word(), next_word()}, {next_word(), 0, 0, UINT64_MAX}, (int32_t)below(5)}, b = a;
     const sumtree_status status = cpu.sample(p->c, &a, count, beta, stratified, i[0], m[0], w[0]);
-    must(gpu.sample(p->g, &b, count, beta, stratified, i[1], m[1], w[1]) == status, "sample", p->capacity,
-         p->kind, count);
+    must(gpu.sample(p->g, &b, count, beta, stratified, i[1], m[1], w[1]) == status, "sample", p->capacity, p->kind,
+         count);
     must(memcmp(a.counter, b.counter, sizeof a.counter) == 0 && a.buffer_pos == b.buffer_pos, "generator", p->capacity,
          p->kind, count);
     if (status == SUMTREE_OK) {
@@ -144,8 +144,8 @@ static void find_both(const pair *p, int64_t count) {
     }
     for (int side = 0; side < 2; ++side) {
         const sumtree_status status = cpu.find(p->c, count, targets, (sumtree_side)side, i[0], NULL);
-        must(gpu.find(p->g, count, targets, (sumtree_side)side, i[1], NULL) == status, "find", p->capacity,
-             p->kind, count);
+        must(gpu.find(p->g, count, targets, (sumtree_side)side, i[1], NULL) == status, "find", p->capacity, p->kind,
+             count);
         if (status == SUMTREE_OK) must(memcmp(i[0], i[1], bytes) == 0, "found", p->capacity, p->kind, count);
     }
     free(i[0]), free(i[1]), free(targets);
@@ -215,7 +215,7 @@ static void exhaust(void) {
 
 int main(int argc, char **argv) {
     static const int64_t counts[] = {1, 8, 64, 512, 4096, 4097, 32768, 1 << 20};
-    if (argc != 5) return 2;
+    if (argc != 5 && argc != 6) return 2;
     cpu = library_open(argv[1]);
     gpu = library_open(argv[2]);
     device_number = (int32_t)atoi(argv[3]);
@@ -225,7 +225,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     library_use_device(device_number);
-    for (int64_t size = 1; size <= largest; size *= 2) {
+    const int64_t smallest = (int64_t)1 << (argc == 6 ? atoi(argv[5]) : 0);
+    for (int64_t size = smallest; size <= largest; size *= 2) {
         for (int kind = 0; kind < 3; ++kind) {
             const int many = size > (int64_t)1 << 22 ? 8 : 7;
             if (size > (int64_t)1 << 22 && kind != SUMTREE_KIND_SUM) continue;
@@ -233,7 +234,7 @@ int main(int argc, char **argv) {
             if (size <= (int64_t)1 << 20) compare(size + below(size), (sumtree_kind)kind, counts, size < 4096 ? 6 : 7);
         }
     }
-    compare(((int64_t)1 << 20) + 77, SUMTREE_KIND_PRIORITY, counts, 8);
+    if (largest >= (int64_t)1 << 20) compare(((int64_t)1 << 20) + 77, SUMTREE_KIND_PRIORITY, counts, 8);
     const char *wish = getenv("LIBSUMTREE_GPU_ON_HOST");
     if (wish == NULL && largest > (int64_t)1 << 20) exhaust(); /* a host's memory is not to be used up */
     printf("%s on %s, device %d: %lld comparisons, %lld differences; weights within %.0f ulp\n", gpu.build(),

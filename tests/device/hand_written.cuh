@@ -37,8 +37,8 @@ struct Tree {
     int *tags;
     int64_t capacity, padded;
     int height;
-    Reply *reply;      // host memory
-    int *bad;          // device memory: the first bad index and the first bad mass of a long batch
+    Reply *reply; // host memory
+    int *bad;     // device memory: the first bad index and the first bad mass of a long batch
 };
 
 __device__ inline double smaller(double l, double r) { return r < l ? r : l; }
@@ -183,7 +183,8 @@ __device__ inline int64_t three_steps(const double *sum, int64_t n, double &rest
 __device__ inline int64_t by_the_rule(const Tree &t, const double *crown, double target) {
     int64_t n = 1;
     while (n < t.padded) {
-        const double l = 2 * n < 128 ? crown[2 * n] : t.sum[2 * n], r = 2 * n < 128 ? crown[2 * n + 1] : t.sum[2 * n + 1];
+        const double l = 2 * n < 128 ? crown[2 * n] : t.sum[2 * n],
+                     r = 2 * n < 128 ? crown[2 * n + 1] : t.sum[2 * n + 1];
         const bool left = l > target || r == 0.0;
         target = left ? target : __dsub_rn(target, l);
         n = 2 * n + !left;
@@ -191,8 +192,8 @@ __device__ inline int64_t by_the_rule(const Tree &t, const double *crown, double
     return n - t.padded;
 }
 
-__global__ void __launch_bounds__(64) draws(Tree t, bool due, sumtree_philox rng, int count, double beta, bool stratified,
-                                            int64_t *indices, double *masses, double *weights) {
+__global__ void __launch_bounds__(64) draws(Tree t, bool due, sumtree_philox rng, int count, double beta,
+                                            bool stratified, int64_t *indices, double *masses, double *weights) {
     __shared__ __align__(16) double sums[128], mins[64], maxs[64];
     if (!due || threadIdx.x > 0) sums[threadIdx.x] = t.sum[threadIdx.x];
     sums[64 + threadIdx.x] = t.sum[64 + threadIdx.x];
@@ -350,7 +351,8 @@ class PriorityTree {
 
     void start_sample(const sumtree_philox &rng, int count, double beta, bool stratified, int64_t *indices,
                       double *masses, double *weights) {
-        draws<<<(count + 63) / 64, 64, 0, stream_>>>(tree_, due_, rng, count, beta, stratified, indices, masses, weights);
+        draws<<<(count + 63) / 64, 64, 0, stream_>>>(tree_, due_, rng, count, beta, stratified, indices, masses,
+                                                     weights);
         due_ = false;
     }
 

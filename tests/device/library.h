@@ -62,7 +62,7 @@ static inline library library_open(const char *path) {
         exit(2);
     }
 #define LIBRARY_FIND(name)                                                                                             \
-    symbol = library_symbol(handle, "sumtree_" #name);                                                                            \
+    symbol = library_symbol(handle, "sumtree_" #name);                                                                 \
     memcpy(&opened.name, &symbol, sizeof symbol);
     LIBRARY_TABLE(LIBRARY_FIND)
 #undef LIBRARY_FIND

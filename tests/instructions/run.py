@@ -4,8 +4,8 @@
 
 PROGRAM is build/cpu/tests/c/count_instructions. Instructions do not depend on what else the machine
 does, so a slower kernel shows here before it shows in a benchmark. They do depend on the compiler:
-the ratios in tests/data/instructions.csv are of the one that it names. Ends with status 1 if a ratio
-is more than 3 % above the stored one; --store writes the ratios of today instead.
+the ratios in tests/data/instructions.csv are of the one that it names. Ends with status 1 if a
+ratio is more than 3 % above the stored one; --store writes the ratios of today instead.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def main() -> int:
         print(f"{STORED} written")
         return 0
     with STORED.open(newline="") as file:
-        stored = {row["case"]: (float(row["ratio"]), row["compiler"]) for row in csv.DictReader(file)}
+        stored = {
+            row["case"]: (float(row["ratio"]), row["compiler"]) for row in csv.DictReader(file)
+        }
     above = 0
     for case in CASES:
         ratio, by = stored[case]

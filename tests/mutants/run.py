@@ -6,8 +6,8 @@ The package is copied as it is installed, with the Python files of this checkout
 tests must pass on that copy. Then, for each mutant, one text in one file of a fresh copy is
 replaced, the cpu backend is built anew if the file is one of src/, and the mutant's tests must fail
 by an assertion: a mutant that passes has survived, and anything else (an error of collection, a
-crash, a timeout) is no proof either. Ends with status 1 unless every mutant was killed, but for those
-of vector levels that this processor does not have: these are named as absent.
+crash, a timeout) is no proof either. Ends with status 1 unless every mutant was killed, but for
+those of vector levels that this processor does not have: these are named as absent.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-from libsumtree.vectors import vector_levels
 from table import MUTANTS, Mutant
+
+from libsumtree.vectors import vector_levels
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("python/libsumtree")
-SOURCES = (
-    "sumtree.c checks.c vectors.c philox.c memory.c kernels_host.c updates_host.c descents_host.c "
-    "descents_x86.c"
-).split()
+SOURCES = [
+    *("sumtree.c", "checks.c", "vectors.c", "philox.c", "memory.c"),
+    *("kernels_host.c", "updates_host.c", "descents_host.c", "descents_x86.c"),
+]
 # What src/CMakeLists.txt says, but for the warnings.
 FLAGS = "-O3 -fPIC -shared -fvisibility=hidden -ffp-contract=off -fno-fast-math -fno-math-errno"
 TIMEOUT = 150  # seconds for one mutant's tests

@@ -72,8 +72,8 @@ TREES = [
     Mutant(
         "delta update",
         UPDATES,
-        "        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, indices, "
-        "masses, mass_step);\n",
+        "        update_kind_below(tree, SUMTREE_KIND_PRIORITY, height, first, end, count, "
+        "indices, masses, mass_step);\n",
         """        write_leaves(tree, SUMTREE_KIND_PRIORITY, count, indices, masses, mass_step);
         for (int64_t k = 0; k < count; ++k) {
             int64_t i = (tree->padded + indices[k]) >> 1;
@@ -617,8 +617,8 @@ DEVICES = [
     Mutant(
         "device arrays through the host",
         "python/libsumtree/device_arrays.py",
-        "    return where is not None and (where[0] not in (CPU, CUDA_HOST) or own[0] == CPU)\n",
-        "    return where is not None and own[0] == CPU\n",
+        "    return None if kind in (CPU, CUDA_HOST) and own[0] != CPU else (kind, number)\n",
+        "    return None if own[0] != CPU else (kind, number)\n",
         device_tests("a_host_tree_refuses_device_arrays"),
     ),
     Mutant(
@@ -637,4 +637,49 @@ DEVICES = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING, *DEVICES]
+JOBS = [
+    Mutant(
+        "a site that the group may write",
+        "python/libsumtree/jobs/places.py",
+        "    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
+        "    if facts.st_mode & stat.S_IWOTH:\n",
+        ["tests/python/test_jobs_render.py", "-k", "others_may_write"],
+    ),
+    Mutant(
+        "newlines in rendered values",
+        "python/libsumtree/jobs/request.py",
+        "    if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):\n",
+        '    if "\\0" in text:\n',
+        ["tests/python/test_jobs_render.py", "-k", "newline"],
+    ),
+    Mutant(
+        "singletons unseen",
+        "python/libsumtree/jobs/check.py",
+        "    if len(sights) > 1 and sizes == {1}:\n",
+        "    if len(sights) > asked and sizes == {1}:\n",
+        ["tests/python/test_jobs_render.py", "-k", "what_ranks_see"],
+    ),
+    Mutant(
+        "a status of 0 taken for an end",
+        "python/libsumtree/jobs/templates/body.sh",
+        '    if [ "$job_status" -eq 0 ] && [ "$word" = finished ]; then\n',
+        '    if [ "$job_status" -eq 0 ]; then\n',
+        ["tests/python/test_jobs_body.py", "-k", "signalled_before or starts_nothing"],
+    ),
+    Mutant(
+        "marks without the restart",
+        "python/libsumtree/jobs/templates/body.sh",
+        "    job_mark=$run/mark.$job_id.$job_restarts\n",
+        "    job_mark=$run/mark.$job_id\n",
+        ["tests/python/test_jobs_body.py", "-k", "signalled_before"],
+    ),
+    Mutant(
+        "a cancelled job requeued",
+        "python/libsumtree/jobs/templates/body.sh",
+        "    if job_cancelled; then\n",
+        "    if false; then\n",
+        ["tests/python/test_jobs_body.py", "-k", "test_cancelled"],
+    ),
+]
+
+MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING, *DEVICES, *JOBS]

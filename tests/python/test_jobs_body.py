@@ -7,6 +7,7 @@ program of the ranks. `tests/jobs` runs the real ones on a real Slurm.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -148,7 +149,7 @@ class Stage:
 
     @property
     def last(self) -> str:
-        return self.log.strip().splitlines()[-1].partition("libsumtree: job 77.")[2]
+        return re.findall(r"^libsumtree: job 77\.(.*)$", self.log, re.MULTILINE)[-1]
 
     @property
     def requeued(self) -> list[str]:

@@ -272,6 +272,8 @@ def test_what_pays() -> None:
     twice[:2] = [1.0, 1.0, 1.0]
     assert pays(names, twice) == "cpu"  # in too few rounds
     assert pays(names[:1], twice[:, :1]) == "cpu"
+    slow = np.array([[2.0, 1.0], [2.0, 1.0], [6.0, 5.0], [6.0, 5.0], [2.0, 9.0]])
+    assert pays(names[:2], slow) == "cpu"  # by its median
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ def tune(
 
 
 def pays(names: Sequence[str], seconds: Doubles) -> str:
-    """Give the backend to take: one that beats the first by `MARGIN` in three rounds of four.
+    """Give the backend to take: one that beats the first by `MARGIN`.
+
+    In three rounds of four, and by the median times.
 
     Parameters
     ----------
@@ -77,7 +79,9 @@ def pays(names: Sequence[str], seconds: Doubles) -> str:
         The backends, the default first.
     seconds : ndarray of float64, shape (rounds, backends)
     """
-    factors = np.quantile(seconds[:, :1] / seconds, 0.25, axis=0)
+    medians = np.median(seconds, axis=0)
+    in_rounds = np.quantile(seconds[:, :1] / seconds, 0.25, axis=0)
+    factors = np.minimum(in_rounds, medians[0] / medians)
     fastest = int(np.argmax(factors))
     return names[fastest] if factors[fastest] >= MARGIN else names[0]
 
