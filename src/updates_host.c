@@ -251,8 +251,8 @@ static void divide(const sumtree_t *tree, int width, int64_t count, const int64_
 }
 
 /* The first subtree of a member's; of member `width`, the end. */
-static int64_t first_subtree(const division *parts, int64_t member, int64_t width) {
-    const int64_t share = parts->before[parts->subtrees] / width * member;
+static int64_t first_subtree(const division *parts, int64_t count, int64_t member, int64_t width) {
+    const int64_t share = count / width * member;
     int64_t subtree = 0;
     while (subtree < parts->subtrees && (member == width || parts->before[subtree] < share)) ++subtree;
     return subtree;
@@ -285,7 +285,8 @@ static void update_by_team(const sumtree_t *tree, int width, int64_t count, cons
     divide(tree, width, count, indices, &parts);
     PARALLEL_MEMBERS(width)
     for (int64_t member = 0; member < width; ++member) {
-        const int64_t first = first_subtree(&parts, member, width), end = first_subtree(&parts, member + 1, width);
+        const int64_t first = first_subtree(&parts, count, member, width),
+                      end = first_subtree(&parts, count, member + 1, width);
         const int64_t place = parts.before[first] + member;
         update_part(tree, &parts, first, end, count, indices, masses, mass_step, all_indices + place,
                     all_masses + place);
