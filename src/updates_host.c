@@ -4,6 +4,7 @@
  * meet most nodes anyway, and from there by sweeping whole levels. Every node is a function of its children alone, so
  * all ways give the same bits, and a node that is made more than once is last made when both its children are final. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels.h"
 #include "parallel.h"
@@ -245,7 +246,7 @@ static void divide(const sumtree_t *tree, int width, int64_t count, const int64_
     parts->height = height_of(tree);
     while (parts->height > 0 && tree->padded >> parts->height < wanted) --parts->height;
     parts->subtrees = tree->padded >> parts->height;
-    for (int64_t s = 0; s <= parts->subtrees; ++s) parts->before[s] = 0;
+    memset(parts->before, 0, sizeof parts->before);
     for (int64_t k = 0; k < count; ++k) ++parts->before[(indices[k] >> parts->height) + 1];
     for (int64_t s = 0; s < parts->subtrees; ++s) parts->before[s + 1] += parts->before[s];
 }
