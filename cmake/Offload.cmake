@@ -9,7 +9,8 @@ if(CMAKE_C_COMPILER_ID STREQUAL "NVHPC")
 else()
   # The architecture is always named: GCC's default may be one that the ptxas of a new CUDA toolkit, if it is on PATH,
   # rejects. The tables that GCC adds for offloading are not position-independent: without notext the linker warns.
-  set(SUMTREE_OFFLOAD_FLAGS -fopenacc -foffload=nvptx-none -foffload-options=nvptx-none=-misa=sm_${SUMTREE_GPU_ARCH}
+  # Stack protectors, which conda's and distributions' flags ask for, do not exist on devices.
+  set(SUMTREE_OFFLOAD_FLAGS -fno-stack-protector -fopenacc -foffload=nvptx-none -foffload-options=nvptx-none=-misa=sm_${SUMTREE_GPU_ARCH}
                             -foffload-options=nvptx-none=-lm)
   set(SUMTREE_OFFLOAD_LINK_FLAGS -Wl,-z,notext)
 endif()

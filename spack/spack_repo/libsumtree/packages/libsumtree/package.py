@@ -2,9 +2,10 @@
 
 import os
 
-from spack.package import *
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
+
+from spack.package import *
 
 
 class Libsumtree(CMakePackage):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-from spack.package import *
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 from spack_repo.builtin.build_systems.python import PythonPackage
+
+from spack.package import *
 
 
 class PyLibsumtree(PythonPackage):
