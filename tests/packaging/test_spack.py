@@ -188,7 +188,14 @@ def test_python_package(run: Run, python_recipe: Recording, source: Path, tmp_pa
     package.test_verify()
     with pytest.raises(SkipTest, match="was not built"):
         package.test_verify_gpu()
+    # A GPU that is not there is no failure; these are the words that the recipe looks for.
+    words = "backend, cannot run here"
+    assert words in (source / "python/libsumtree/cli/info.py").read_text()
+    package.libsumtree = lambda command: f"cpu          backend\ngpu          {words}: no driver"
     package.spec.values_of["gpu"] = True
+    with pytest.raises(SkipTest, match="on a node with a GPU.*no driver"):
+        package.test_verify_gpu()
+    del package.libsumtree
     with pytest.raises(AssertionError, match="there is no backend gpu"):
         package.test_info()
 
