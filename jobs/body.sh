@@ -227,6 +227,8 @@ job_wait() {
     [ -z "$job_usr1$job_term" ] || return 0
     "${job_launch[@]}" "${job_command[@]}" &
     job_pid=$!
+    # A signal may have come when the launcher ran and its id was not noted yet; twice does no harm.
+    [ -z "$job_usr1$job_term" ] || job_forward
     while kill -0 "$job_pid" 2>/dev/null; do
         if [ -n "$job_term" ] && [ -s "$job_mark" ]; then
             # Told to end, mpirun can sleep longer than the job is left to live; what counts has been done.

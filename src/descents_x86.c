@@ -74,21 +74,21 @@ AVX2_INLINE void avx2_block(const sumtree_t *tree, sumtree_side side, int vector
     __m256i node[MOST_VECTORS];
     __m256d rest[MOST_VECTORS];
     UNROLLED_LOOP
-    for (int v = 0; v < vectors; ++v) {
+    for (int64_t v = 0; v < vectors; ++v) {
         node[v] = _mm256_set1_epi64x(1);
         rest[v] = _mm256_loadu_pd(targets + AVX2_LANES * v);
     }
     for (int64_t width = 1; width < tree->padded; width <<= 1) {
         if (fetches_ahead(tree, width)) {
             UNROLLED_LOOP
-            for (int v = 0; v < vectors; ++v) avx2_step(tree->sum, side, true, &node[v], &rest[v]);
+            for (int64_t v = 0; v < vectors; ++v) avx2_step(tree->sum, side, true, &node[v], &rest[v]);
         } else {
             UNROLLED_LOOP
-            for (int v = 0; v < vectors; ++v) avx2_step(tree->sum, side, false, &node[v], &rest[v]);
+            for (int64_t v = 0; v < vectors; ++v) avx2_step(tree->sum, side, false, &node[v], &rest[v]);
         }
     }
     UNROLLED_LOOP
-    for (int v = 0; v < vectors; ++v) _mm256_storeu_si256((__m256i *)(nodes + AVX2_LANES * v), node[v]);
+    for (int64_t v = 0; v < vectors; ++v) _mm256_storeu_si256((__m256i *)(nodes + AVX2_LANES * v), node[v]);
 }
 
 AVX2_INLINE void avx2_blocks(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,
@@ -145,8 +145,8 @@ typedef struct avx512_top {
 AVX512_INLINE avx512_top avx512_read_top(const sumtree_t *tree) {
     double left_sums[TOP_NODES] = {0.0};
     avx512_top top;
-    for (int i = 1; i < TOP_NODES && i < tree->padded; ++i) left_sums[i] = tree->sum[2 * i];
-    for (int r = 0; r < TOP_REGISTERS; ++r) top.left_sums[r] = _mm512_loadu_pd(left_sums + AVX512_LANES * r);
+    for (int64_t i = 1; i < TOP_NODES && i < tree->padded; ++i) left_sums[i] = tree->sum[2 * i];
+    for (int64_t r = 0; r < TOP_REGISTERS; ++r) top.left_sums[r] = _mm512_loadu_pd(left_sums + AVX512_LANES * r);
     return top;
 }
 
@@ -178,30 +178,30 @@ AVX512_INLINE void avx512_block(const sumtree_t *tree, const avx512_top *top, su
     __m512i node[MOST_VECTORS];
     __m512d rest[MOST_VECTORS];
     UNROLLED_LOOP
-    for (int v = 0; v < vectors; ++v) {
+    for (int64_t v = 0; v < vectors; ++v) {
         node[v] = _mm512_set1_epi64(1);
         rest[v] = _mm512_loadu_pd(targets + AVX512_LANES * v);
     }
     int64_t width = 1;
     for (; width < TOP_NODES && width < tree->padded; width <<= 1) {
         UNROLLED_LOOP
-        for (int v = 0; v < vectors; ++v) {
+        for (int64_t v = 0; v < vectors; ++v) {
             avx512_step(side, avx512_from_top(top, width, node[v]), &node[v], &rest[v]);
         }
     }
     for (; width < tree->padded; width <<= 1) {
         if (fetches_ahead(tree, width)) {
             UNROLLED_LOOP
-            for (int v = 0; v < vectors; ++v)
+            for (int64_t v = 0; v < vectors; ++v)
                 avx512_step(side, avx512_load(tree->sum, true, node[v]), &node[v], &rest[v]);
         } else {
             UNROLLED_LOOP
-            for (int v = 0; v < vectors; ++v)
+            for (int64_t v = 0; v < vectors; ++v)
                 avx512_step(side, avx512_load(tree->sum, false, node[v]), &node[v], &rest[v]);
         }
     }
     UNROLLED_LOOP
-    for (int v = 0; v < vectors; ++v) _mm512_storeu_si512(nodes + AVX512_LANES * v, node[v]);
+    for (int64_t v = 0; v < vectors; ++v) _mm512_storeu_si512(nodes + AVX512_LANES * v, node[v]);
 }
 
 AVX512_INLINE void avx512_blocks(const sumtree_t *tree, sumtree_side side, int64_t count, const double *targets,

@@ -35,8 +35,8 @@ PARALLEL_ROUTINE SUMTREE_INLINE void keep_first(int64_t *cell, int64_t place) {
 
 /* The last of so many gangs or lanes to come by tells the host, and gets true. done: what they have written until then
  * is to be seen first. */
-PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, int64_t many, bool done,
-                                          uint64_t outcome) {
+PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *word, uint64_t ticket, int64_t many,
+                                          bool done, uint64_t outcome) {
     int32_t before;
     if (done) PARALLEL_FENCE();
     PARALLEL_PRAGMA(acc atomic capture) {
@@ -45,9 +45,9 @@ PARALLEL_ROUTINE SUMTREE_INLINE bool tell(device_call *call, volatile uint64_t *
     }
     if (before != many - 1) return false;
     if (done) PARALLEL_FENCE();
-    *word = call->ticket << 32 | outcome;
+    *word = ticket << 32 | outcome;
     call->arrived = 0;
-    ++call->ticket;
+    call->ticket = ticket + 1;
     return true;
 }
 
@@ -281,21 +281,23 @@ PARALLEL_ROUTINE SUMTREE_INLINE void report_crown(const device_call *call, const
 }
 
 /* Draw k, or the roots behind the last one. Then, the last of all tells the host, and makes the call the one that would
- * follow it. (The random number is made while the crown is on its way.) */
+ * follow it. What is read first is on its way together. */
 PARALLEL_ROUTINE SUMTREE_INLINE void draw_one(device_call *call, bool due, int64_t k) {
+    const uint64_t ticket = call->ticket;
+    device_reply *const reply = call->reply;
+    const int32_t sampling = call->sampling;
+    const int64_t count = call->count;
     const crown top = crown_of(&call->tree, due);
-    const double u = call->sampling ? philox_double_at(&call->rng, call->offset + k) : 0.0;
-    if (k == call->count) {
+    const double u = sampling ? philox_double_at(&call->rng, call->offset + k) : 0.0;
+    if (k == count) {
         report_crown(call, &top);
-    } else if (top.total > 0.0 && call->sampling) {
+    } else if (top.total > 0.0 && sampling) {
         sample_one(call, &top, u, k);
     } else if (top.total > 0.0) {
         find_one(call, &top, k);
     }
     const uint64_t status = top.total == 0.0 ? SUMTREE_EMPTY : SUMTREE_OK;
-    if (tell(call, &call->reply->drawn, call->count + 1, true, status << 16) && call->sampling) {
-        philox_skip(&call->rng, call->count);
-    }
+    if (tell(call, &reply->drawn, ticket, count + 1, true, status << 16) && sampling) philox_skip(&call->rng, count);
 }
 
 #endif

@@ -99,7 +99,8 @@ void launch_owners(device_block *there) {
             PARALLEL_PRAGMA(acc loop vector)
             for (int32_t j = 0; j <= own; ++j) {
                 if (j == own) {
-                    (void)tell(call, &call->reply->outcome, OWNERS, false, outcome_of(call, bad_index, bad_value));
+                    (void)tell(call, &call->reply->outcome, call->ticket, OWNERS, false,
+                               outcome_of(call, bad_index, bad_value));
                 } else if (good && tags[owned[j]] == places[j]) {
                     leaf[owned[j]] = given[j];
                 }
@@ -195,16 +196,12 @@ void launch_leaf_pass(device_block *there, int64_t blocks) {
         PARALLEL_PRAGMA(acc loop gang)
         for (int64_t block = first; block < end; ++block) {
             PARALLEL_PRAGMA(acc loop vector)
-            for (int64_t i = 0; i < PASS / 8; ++i) {
-                const int64_t eighth = block * (PASS / 8) + i;
-                for (int64_t j = 0; j < 8; ++j) write_leaf(call, good, 8 * eighth + j);
-                raise(tree, true, (padded >> 3) + eighth);
-            }
+            for (int64_t i = 0; i < PASS; ++i) write_leaf(call, good, block * PASS + i);
             PARALLEL_PRAGMA(acc loop seq)
-            for (int32_t level = 6; level <= PASS_LEVELS; level += 3) {
+            for (int32_t level = 3; level <= PASS_LEVELS; level += 3) {
                 const int64_t width = PASS >> level;
                 PARALLEL_PRAGMA(acc loop vector)
-                for (int64_t i = 0; i < width; ++i) raise(tree, false, (padded >> level) + block * width + i);
+                for (int64_t i = 0; i < width; ++i) raise(tree, level == 3, (padded >> level) + block * width + i);
             }
         }
     }

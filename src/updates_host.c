@@ -4,6 +4,7 @@
  * meet most nodes anyway, and from there by sweeping whole levels. Every node is a function of its children alone, so
  * all ways give the same bits, and a node that is made more than once is last made when both its children are final. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels.h"
 #include "parallel.h"
@@ -33,7 +34,7 @@ SUMTREE_INLINE void sweep_levels(const sumtree_t *tree, sumtree_kind kind, int l
 /* The same, one subtree after another, of so many levels that each level finds the one below it in a near cache. */
 SUMTREE_INLINE void sweep_below(const sumtree_t *tree, sumtree_kind kind, int low, int high, int64_t first,
                                 int64_t end) {
-    enum { LEVELS = 12 };
+    enum { LEVELS = 10 };
     const int middle = high - low < LEVELS ? high : low + LEVELS - 1;
     for (int64_t root = first << (high - middle); root < end << (high - middle); ++root) {
         sweep_levels(tree, kind, low, middle, root, root + 1);
@@ -245,14 +246,14 @@ static void divide(const sumtree_t *tree, int width, int64_t count, const int64_
     parts->height = height_of(tree);
     while (parts->height > 0 && tree->padded >> parts->height < wanted) --parts->height;
     parts->subtrees = tree->padded >> parts->height;
-    for (int64_t s = 0; s <= parts->subtrees; ++s) parts->before[s] = 0;
+    memset(parts->before, 0, sizeof parts->before);
     for (int64_t k = 0; k < count; ++k) ++parts->before[(indices[k] >> parts->height) + 1];
     for (int64_t s = 0; s < parts->subtrees; ++s) parts->before[s + 1] += parts->before[s];
 }
 
 /* The first subtree of a member's; of member `width`, the end. */
-static int64_t first_subtree(const division *parts, int64_t member, int64_t width) {
-    const int64_t share = parts->before[parts->subtrees] / width * member;
+static int64_t first_subtree(const division *parts, int64_t count, int64_t member, int64_t width) {
+    const int64_t share = count / width * member;
     int64_t subtree = 0;
     while (subtree < parts->subtrees && (member == width || parts->before[subtree] < share)) ++subtree;
     return subtree;
@@ -285,7 +286,8 @@ static void update_by_team(const sumtree_t *tree, int width, int64_t count, cons
     divide(tree, width, count, indices, &parts);
     PARALLEL_MEMBERS(width)
     for (int64_t member = 0; member < width; ++member) {
-        const int64_t first = first_subtree(&parts, member, width), end = first_subtree(&parts, member + 1, width);
+        const int64_t first = first_subtree(&parts, count, member, width),
+                      end = first_subtree(&parts, count, member + 1, width);
         const int64_t place = parts.before[first] + member;
         update_part(tree, &parts, first, end, count, indices, masses, mass_step, all_indices + place,
                     all_masses + place);

@@ -79,37 +79,19 @@ class Tree {
     }
 
     // masses is one number for all (step 0) or one for each index.
-    //
-    // What was checked is read again: a call without the GIL, while other threads may write to the caller's arrays, gets
-    // copies.
     Outcome try_update(int64_t count, const int64_t *indices, const double *masses, int64_t step) {
+        if (!keeps_the_gil(count)) return update_outside(count, indices, masses, step);
+        check_open();
         Outcome outcome;
-        const auto update = [&](const int64_t *where, const double *what) {
-            return backend_.update(tree_, count, where, what, step, &outcome.position);
-        };
-        if (keeps_the_gil(count)) {
-            check_open();
-            outcome.status = update(indices, masses);
-        } else {
-            const std::vector<int64_t> where(indices, indices + count);
-            const std::vector<double> what(masses, masses + (step == 0 ? 1 : count));
-            outcome.status = outside<Writer>([&] { return update(where.data(), what.data()); });
-        }
+        outcome.status = backend_.update(tree_, count, indices, masses, step, &outcome.position);
         return outcome;
     }
 
     Outcome try_get(int64_t count, const int64_t *indices, double *masses) const {
+        if (!keeps_the_gil(count)) return get_outside(count, indices, masses);
+        check_open();
         Outcome outcome;
-        const auto get = [&](const int64_t *where) {
-            return backend_.get(tree_, count, where, masses, &outcome.position);
-        };
-        if (keeps_the_gil(count)) {
-            check_open();
-            outcome.status = get(indices);
-        } else {
-            const std::vector<int64_t> where(indices, indices + count);
-            outcome.status = outside<Reader>([&] { return get(where.data()); });
-        }
+        outcome.status = backend_.get(tree_, count, indices, masses, &outcome.position);
         return outcome;
     }
 
@@ -298,6 +280,26 @@ class Tree {
         return work();
     }
 
+    // What was checked is read again: a call without the GIL, while other threads may write to the caller's arrays, gets
+    // copies. Out of line, so that a short call is short.
+    [[gnu::noinline]] Outcome update_outside(int64_t count, const int64_t *indices, const double *masses,
+                                             int64_t step) {
+        const std::vector<int64_t> where(indices, indices + count);
+        const std::vector<double> what(masses, masses + (step == 0 ? 1 : count));
+        Outcome outcome;
+        outcome.status = outside<Writer>(
+            [&] { return backend_.update(tree_, count, where.data(), what.data(), step, &outcome.position); });
+        return outcome;
+    }
+
+    [[gnu::noinline]] Outcome get_outside(int64_t count, const int64_t *indices, double *masses) const {
+        const std::vector<int64_t> where(indices, indices + count);
+        Outcome outcome;
+        outcome.status =
+            outside<Reader>([&] { return backend_.get(tree_, count, where.data(), masses, &outcome.position); });
+        return outcome;
+    }
+
     // Waits and runs without the GIL, and gives the lock up before the GIL is taken again: so nobody waits for the GIL
     // while holding a tree, and nobody for a tree while holding the GIL. A writer that waits holds the turnstile: readers
     // that come after it wait behind it, so that they cannot keep it out for ever.
@@ -314,7 +316,11 @@ class Tree {
     }
 
     void check_open() const {
-        if (is_closed()) throw Failure{"CLOSED", "this tree was closed, its memory is freed: make another", -1};
+        if (is_closed()) refuse();
+    }
+
+    [[noreturn, gnu::noinline]] static void refuse() {
+        throw Failure{"CLOSED", "this tree was closed, its memory is freed: make another", -1};
     }
 
     // Changes with the GIL held alone: before it is given up, and after it is taken again.

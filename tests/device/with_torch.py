@@ -1,7 +1,8 @@
 """The gpu backend beside PyTorch, in one process: with_torch.py GPU.so first|second [time].
 
 "first" loads libsumtree before torch, "second" after it. With "time", the learner step (update 512,
-sample 512 of 2^21 leaves) is measured against PyTorch's scatter, cumsum and searchsorted in float64.
+sample 512 of 2^21 leaves) is measured against PyTorch's scatter, cumsum and searchsorted
+in float64.
 """
 
 from __future__ import annotations

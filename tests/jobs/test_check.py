@@ -85,8 +85,10 @@ def test_submit_is_a_dry_run_unless_told(cluster: Cluster) -> None:
 
 
 AGENT = """\
+import contextlib
 import numpy as np
 from mpi4py import MPI
+from libsumtree.errors import ReplayStopped
 from libsumtree.replay import ActorClient, LearnerClient
 
 comm = MPI.COMM_WORLD
@@ -99,7 +101,7 @@ if comm.rank == 1:
         learner.stop()
     print("learner drew 20 batches", flush=True)
 else:
-    with ActorClient(comm, record) as actor:
+    with ActorClient(comm, record) as actor, contextlib.suppress(ReplayStopped):
         while not actor.stopping:
             actor.add(np.ones(10, record), np.ones(10))
 """

@@ -111,7 +111,7 @@ def run_as(scheduler: str, cluster: Cluster, script: Path, notes: Path) -> subpr
         )
 
 
-@pytest.mark.parametrize("scheduler", ["pbs", "lsf"])
+@pytest.mark.parametrize("scheduler", ["pbs", pytest.param("lsf", marks=pytest.mark.long)])
 def test_as_pbs_and_lsf_would(scheduler: str, cluster: Cluster) -> None:
     site = cluster.site(
         "there",

@@ -73,9 +73,16 @@ def test_the_package_has_what_the_checkout_has() -> None:
 
 def test_every_site_of_the_package_is_safe_and_says_what_it_is_for() -> None:
     shipped = places.sites()
-    assert {"srun-pmix", "mpirun", "srun-pmi2", "conda", "gpu", "shards", "workstation"} <= set(
-        shipped
-    )
+    assert {
+        "srun-pmix",
+        "mpirun",
+        "srun-pmi2",
+        "conda",
+        "spack",
+        "gpu",
+        "shards",
+        "workstation",
+    } <= set(shipped)
     for name, path in shipped.items():
         assert places.find_site(name) == path
         assert len(places.describe(path)) > 20
