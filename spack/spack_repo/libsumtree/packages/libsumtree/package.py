@@ -30,32 +30,35 @@ class Libsumtree(CMakePackage):
         when="+gpu",
         description="Compute capabilities that the gpu backend is compiled for",
     )
+    # Spack takes C and C++ of a package from one compiler, and nvc++ is not for the binding: so
+    # nvhpc is no compiler of the package, but a dependency whose nvc compiles the C library.
+    variant(
+        "offload",
+        default="gcc",
+        values=("gcc", "nvhpc"),
+        when="+gpu",
+        description="Whose OpenACC the gpu backend is compiled with",
+    )
 
     generator("ninja")
 
     depends_on("c", type="build")
     depends_on("cmake@3.20:", type="build")
     depends_on("llvm-openmp", type="link", when="+multicore %c=llvm")
-    depends_on("patchelf@0.18:", type="build", when="+gpu %c=gcc")
+    depends_on("patchelf@0.18:", type="build", when="+gpu offload=gcc")
+    depends_on("nvhpc", type=("build", "link"), when="+gpu offload=nvhpc")
 
     requires("platform=linux", msg="libsumtree runs on Linux only")
     requires(
-        "%c=gcc",
-        "%c=nvhpc",
-        policy="any_of",
-        when="+gpu",
-        msg="+gpu: the C compiler must be nvhpc, or a gcc with nvptx offload",
-    )
-    requires(
         "%c=gcc+nvptx",
-        when="+gpu %c=gcc",
-        msg="+gpu: this gcc is not known to have nvptx offload; if it has, declare it in "
-        "packages.yaml as gcc +nvptx, else use %c=nvhpc",
+        when="+gpu offload=gcc",
+        msg="+gpu offload=gcc: the compiler must be a gcc with nvptx offload; declare it in "
+        "packages.yaml as gcc +nvptx if it has that, or say offload=nvhpc",
     )
     conflicts(
         "cuda_arch=none",
-        when="+gpu %c=nvhpc",
-        msg="+gpu %c=nvhpc: say which GPUs to compile for, as in cuda_arch=80,90",
+        when="+gpu offload=nvhpc",
+        msg="+gpu offload=nvhpc: say which GPUs to compile for, as in cuda_arch=80,90",
     )
 
     def cmake_args(self):
@@ -66,6 +69,8 @@ class Libsumtree(CMakePackage):
         ]
         if self.bundles_openacc:
             arguments.append(self.define("SUMTREE_BUNDLE_OPENACC", True))
+        if self.nvc:
+            arguments.append(self.define("CMAKE_C_COMPILER", self.nvc))
         if self.gpu_arch:
             arguments.append(self.define("SUMTREE_GPU_ARCH", self.gpu_arch))
         return arguments
@@ -77,7 +82,16 @@ class Libsumtree(CMakePackage):
     @property
     def bundles_openacc(self):
         """gcc-runtime lacks the part of gcc's OpenACC that talks to GPUs: it comes with us"""
-        return self.spec.satisfies("+gpu %c=gcc")
+        return self.spec.satisfies("+gpu offload=gcc")
+
+    @property
+    def nvc(self):
+        """NVIDIA's C compiler, where that is to compile the C library"""
+        if not self.spec.satisfies("+gpu offload=nvhpc"):
+            return None
+        nvhpc = self.spec["nvhpc"]
+        folder = join_path(nvhpc.prefix, f"Linux_{nvhpc.target.family}", str(nvhpc.version))
+        return join_path(folder, "compilers", "bin", "nvc")
 
     @property
     def gpu_arch(self):
@@ -85,7 +99,7 @@ class Libsumtree(CMakePackage):
         if self.spec.satisfies("~gpu") or self.spec.satisfies("cuda_arch=none"):
             return None
         least = min(int(arch.rstrip("af")) for arch in self.spec.variants["cuda_arch"].value)
-        if self.spec.satisfies("%c=gcc"):
+        if self.spec.satisfies("offload=gcc"):
             least = max((arch for arch in (35, 53, 70, 75, 80) if arch <= least), default=least)
         return str(least)
 
