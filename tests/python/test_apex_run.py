@@ -104,6 +104,14 @@ def test_another_environment_without_pacing(tmp_path):
     assert LAST_LINE.fullmatch(out.splitlines()[-1])
 
 
+def test_a_run_ends_where_its_last_request_never_passes(tmp_path):
+    """One batch is drawn, and the second would need 3,200 more steps."""
+    few = ["--steps", "1000", "--samples-per-insert", "0.01", "--timeout", "20"]
+    code, out, err = finish(start(tmp_path, *few))
+    assert code == 0, err
+    assert re.search(r"^learner steps        1 of 32 transitions$", out, re.MULTILINE)
+
+
 LINEAR = """
 import numpy as np
 
