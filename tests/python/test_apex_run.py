@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -206,7 +207,8 @@ def kill_job(process):
     """Kill the launcher and every process that it started, at once."""
     members = [process.pid, *descendants(process.pid)]
     for pid in members:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the launcher's end may have ended it
+            os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=30)
 
 
