@@ -157,7 +157,7 @@ def test_full_disk_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> No
         jobs.prefix = [*private, ON_A_SMALL_DISK, "sh", str(files)]
         reason = "No space left on device"
     else:
-        jobs.prefix = ["sh", "-c", 'ulimit -f 2048; trap "" XFSZ; exec "$@"', "sh"]
+        jobs.options = {"FILE_SIZE_LIMIT": str(2 << 20)}
         reason = "File too large"
     job = jobs.run("outgrows_its_disk", capacity=100_000, checkpoint_dir=files, clients=2)
     assert job.summary["checkpoint_failures"] >= 1

@@ -37,6 +37,8 @@ def serve(comm: MPI.Intracomm, config: dict[str, Any]) -> None:
     if config.pop("record", True):
         config["dtype"] = content.RECORD
     rank = ReplayRank(comm, ReplayConfig(**config))
+    if limit := os.environ.get("FILE_SIZE_LIMIT"):  # of this process alone: MPI has files as well
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), resource.RLIM_INFINITY))
     note("ready", "")
     before = processor_seconds()
     summary = rank.run()
