@@ -32,7 +32,7 @@ esac
 job_requeue() {
     local successor
     qrerun "$PBS_JOBID" 2>/dev/null && return
-    export LIBSUMTREE_RUN_DIR LIBSUMTREE_RESTARTS=$((job_restarts + 1))
+    export LIBSUMTREE_RESTARTS=$((job_restarts + 1))
     successor=$(qsub -V -W "depend=afterany:$PBS_JOBID" "$LIBSUMTREE_RUN_DIR/job.sh") || return 1
     job_fail 75 "goes on as $successor"
 }

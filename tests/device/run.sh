@@ -5,6 +5,8 @@
 #   HOST          builds here, carries what is needed to HOST by ssh, runs it there
 #   pack FOLDER   builds here and puts what is needed into FOLDER: sh FOLDER/run.sh runs it, wherever it was carried
 #
+# With DEVICE_PYTHON, an interpreter here of the version that GPU machine's python3 has, the Python package is packed, too.
+#
 # The GPU machine needs a driver; with nvcc, Python with torch, and compute-sanitizer, more is run. Everything runs, also
 # after a failure; the exit status is 1 if anything failed. Results go to $OUT, or to results/ beside the libraries.
 set -u
@@ -38,6 +40,17 @@ pack() {
     fi
     cp "$here"/*.cu "$here"/*.cuh "$here"/*.h "$here"/*.c "$here"/*.py "$checkout/src/sumtree.h" "$folder/source/" || exit 1
     cp "$here/run.sh" "$folder/" || exit 1
+    if [ -n "${DEVICE_PYTHON-}" ]; then pack_python; fi
+}
+
+# A private OpenACC runtime, as PyTorch comes first in some tests.
+pack_python() {
+    rm -rf "$folder/wheel" "$folder/tests"
+    "$DEVICE_PYTHON" -m pip wheel -q --no-deps -w "$folder/wheel" \
+        '--config-settings=cmake.define.SUMTREE_BACKENDS=cpu;multicore;gpu' \
+        --config-settings=cmake.define.SUMTREE_BUNDLE_OPENACC=ON "$checkout" || exit 1
+    mkdir -p "$folder/tests" && cp -R "$checkout/tests/python" "$checkout/tests/data" "$folder/tests/" || exit 1
+    mkdir -p "$folder/tests/device" && cp "$here"/*.py "$folder/tests/device/" || exit 1
 }
 
 failures=0
@@ -117,6 +130,26 @@ run_benchmarks() {
     fi
 }
 
+on_gpu() { timeout "$1" python3 -m pytest -q -ra -p no:cacheprovider "$2" "$3" "$here/tests/$4"; }
+
+run_python() {
+    if [ ! -d "$here/wheel" ]; then
+        skipped 'the Python package' 'a wheel (DEVICE_PYTHON)'
+        return
+    fi
+    site=$(mktemp -d)
+    step 'installation of the wheel' 0 python3 -m pip install -q --no-deps --target "$site" "$here"/wheel/*.whl
+    export PYTHONPATH="$site${PYTHONPATH:+:$PYTHONPATH}"
+    unset LD_LIBRARY_PATH
+    step 'libsumtree verify' 0 timeout 200 python3 -m libsumtree verify --backend gpu
+    step 'arrays of PyTorch, CuPy and JAX' 0 on_gpu 200 -p no:randomly device/test_arrays.py
+    for suite in test_devices test_threads test_arguments test_tree_contract test_tree_golden test_tree_sample; do
+        step "Python suite $suite" 0 on_gpu 200 --backend gpu "python/$suite.py"
+    done
+    step 'a learner step through Python' 0 timeout 200 python3 "$here/tests/device/time_python.py"
+    rm -rf "$site"
+}
+
 # The runtime asks the driver for symbols that need not be there: those answers are no errors.
 sanitized() { timeout 150 compute-sanitizer --report-api-errors no --error-exitcode 9 --tool "$@"; }
 
@@ -136,7 +169,7 @@ run_here() {
     export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
     mkdir -p "$results"
     nvidia-smi -L
-    for part in ${PARTS:-correctness benchmarks sanitizers}; do "run_$part"; done
+    for part in ${PARTS:-correctness benchmarks python sanitizers}; do "run_$part"; done
     printf '\n== %s failed\n' "$failures"
     [ "$failures" -eq 0 ]
 }

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +103,14 @@ def test_another_environment_without_pacing(tmp_path):
     )
     assert code == 0, err
     assert LAST_LINE.fullmatch(out.splitlines()[-1])
+
+
+def test_a_run_ends_where_its_last_request_never_passes(tmp_path):
+    """One batch is drawn, and the second would need 3,200 more steps."""
+    few = ["--steps", "1000", "--samples-per-insert", "0.01", "--timeout", "20"]
+    code, out, err = finish(start(tmp_path, *few))
+    assert code == 0, err
+    assert re.search(r"^learner steps        1 of 32 transitions$", out, re.MULTILINE)
 
 
 LINEAR = """
@@ -198,7 +207,8 @@ def kill_job(process):
     """Kill the launcher and every process that it started, at once."""
     members = [process.pid, *descendants(process.pid)]
     for pid in members:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the launcher's end may have ended it
+            os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=30)
 
 

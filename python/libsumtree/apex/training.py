@@ -209,6 +209,12 @@ class Training:
         return self._drawn + options.batch_size > allowed
 
     def _all_steps_made(self) -> bool:
+        """Whether no actor makes any more, as far as is known here.
+
+        Counters come with samples alone: where the last steps allow none, the actors' leave tells.
+        """
+        if self._source is not None and self._source.open == 0:
+            return True
         return self.counters().inserted >= self._options.steps
 
     def _next_sample(self) -> ReplaySample | None:
