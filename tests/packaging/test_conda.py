@@ -166,6 +166,14 @@ def test_libraries_come_from_the_prefix(prefix: Path) -> None:
     assert elf.foreign_libraries(folder, prefix) == []
 
 
+# A package that is not to be kept is compiled quickly.
+QUICKLY = (
+    "build.sh",
+    "set -eu\n",
+    "set -eu\nexport CXXFLAGS=-O0 SKBUILD_CMAKE_BUILD_TYPE=Debug\n",
+)
+
+
 def broken(source: Path, tmp_path: Path, *changes: tuple[str, str, str]) -> Path:
     """Copy the sources and change the recipe: (file, what stands there, what then does)."""
     shutil.copytree(source, tmp_path / "broken")
@@ -180,7 +188,7 @@ def broken(source: Path, tmp_path: Path, *changes: tuple[str, str, str]) -> Path
 def test_missing_dependency_turns_red(
     builder: Builder, built: str, source: Path, tmp_path: Path
 ) -> None:
-    recipe = broken(source, tmp_path, ("recipe.yaml", "    - h5py >=3.10\n", ""))
+    recipe = broken(source, tmp_path, QUICKLY, ("recipe.yaml", "    - h5py >=3.10\n", ""))
     success, said = Builder(builder.url, tmp_path).build(recipe)
     assert not success
     assert "No module named 'h5py'" in said or "h5py" in said.split("two_ranks.py")[-1]
@@ -201,7 +209,7 @@ def test_absolute_rpath_turns_red(
     """conda's linker flags name the prefix; what makes them relative is switched off."""
     line = "  skip: not linux\n"
     change = f"{line}  dynamic_linking:\n    binary_relocation: false\n"
-    recipe = broken(source, tmp_path, ("recipe.yaml", line, change))
+    recipe = broken(source, tmp_path, QUICKLY, ("recipe.yaml", line, change))
     other = Builder(builder.url, tmp_path / "output")
     success, said = other.build(recipe, tests=False)
     assert success, said[-3000:]
