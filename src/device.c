@@ -144,13 +144,12 @@ static void bind_thread(int32_t number) {
 
 static bool take_memory(device *at) {
     const uint64_t part = (uint64_t)PART * sizeof(double), owners = (uint64_t)OWNERS * SHORT;
-    void *pinned[SLOTS + 2], *taken[6];
+    void *pinned[SLOTS + 2] = {NULL}, *taken[6] = {NULL};
     bool done = driver_pin(sizeof(device_reply), &pinned[SLOTS]) && driver_pin(2 * (size_t)CARGO, &pinned[SLOTS + 1]);
     for (int s = 0; s < SLOTS && done; ++s) done = driver_pin(sizeof(device_block), &pinned[s]);
     const uint64_t bytes[6] = {
         part, part, part, owners * sizeof(int32_t), owners * sizeof(int64_t), owners * sizeof(double)};
     for (int t = 0; t < 6 && done; ++t) done = driver_take(bytes[t], &taken[t]);
-    if (!done) return false;
     for (int s = 0; s < SLOTS; ++s) at->slot[s] = pinned[s];
     at->reply = pinned[SLOTS];
     at->pinned = pinned[SLOTS + 1];
@@ -160,7 +159,16 @@ static bool take_memory(device *at) {
     at->places = taken[3];
     at->owned = taken[4];
     at->given = taken[5];
-    return true;
+    return done;
+}
+
+static void give_memory_back(device *at) {
+    void *const pinned[] = {at->reply, at->pinned}, *const taken[] = {at->part_indices, at->part_values,
+                                                                      at->part_weights, at->places,
+                                                                      at->owned,        at->given};
+    for (size_t p = 0; p < sizeof pinned / sizeof pinned[0]; ++p) driver_unpin(pinned[p]);
+    for (int s = 0; s < SLOTS; ++s) driver_unpin(at->slot[s]);
+    for (size_t t = 0; t < sizeof taken / sizeof taken[0]; ++t) driver_give_back(taken[t]);
 }
 
 /* Finds the block and the queue, by a kernel that says whether it ran on the device. */
@@ -192,10 +200,11 @@ static device *open_device(int32_t number) {
     }
     bind_thread(number);
     const bool taken = take_memory(made), proven = taken && prove(made);
+    if (!proven) give_memory_back(made);
     driver_leave();
     if (proven) return made;
     complain("device %d cannot be used: %s", (int)number, taken ? "kernels do not run there" : driver_error());
-    free(made); /* what it took of a device's memory stays taken: nothing else will be done there */
+    free(made);
     return NULL;
 }
 

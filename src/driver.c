@@ -10,7 +10,7 @@
 typedef int result;
 typedef int device_number;
 typedef void *address;
-enum { SUCCESS = 0, NOT_READY = 600, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, PORTABLE_AND_MAPPED = 3 };
+enum { SUCCESS = 0, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, PORTABLE_AND_MAPPED = 3 };
 
 #define DRIVER_TABLE(ENTRY)                                                                                            \
     ENTRY(init, "cuInit", (unsigned))                                                                                  \
@@ -26,11 +26,11 @@ enum { SUCCESS = 0, NOT_READY = 600, CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 7
     ENTRY(take, "cuMemAlloc_v2", (address *, size_t))                                                                  \
     ENTRY(give_back, "cuMemFree_v2", (address))                                                                        \
     ENTRY(pin, "cuMemHostAlloc", (void **, size_t, unsigned))                                                          \
+    ENTRY(unpin, "cuMemFreeHost", (void *))                                                                            \
     ENTRY(upload, "cuMemcpyHtoDAsync_v2", (address, const void *, size_t, void *))                                     \
     ENTRY(download, "cuMemcpyDtoHAsync_v2", (void *, address, size_t, void *))                                         \
     ENTRY(fill, "cuMemsetD8Async", (address, unsigned char, size_t, void *))                                           \
-    ENTRY(wait, "cuStreamSynchronize", (void *))                                                                       \
-    ENTRY(query, "cuStreamQuery", (void *))
+    ENTRY(wait, "cuStreamSynchronize", (void *))
 
 static struct {
 #define DRIVER_MEMBER(member, name, parameters) result(*member) parameters;
@@ -131,6 +131,7 @@ uint64_t driver_free_bytes(void) {
 }
 
 bool driver_pin(size_t bytes, void **memory) {
+    *memory = NULL;
     if (host_in_its_place) {
         *memory = calloc(1, bytes);
         return *memory != NULL;
@@ -138,6 +139,14 @@ bool driver_pin(size_t bytes, void **memory) {
     if (!well(cuda.pin(memory, bytes, PORTABLE_AND_MAPPED), "cuMemHostAlloc")) return false;
     memset(*memory, 0, bytes);
     return true;
+}
+
+void driver_unpin(void *memory) {
+    if (host_in_its_place) {
+        free(memory);
+    } else if (memory != NULL) {
+        (void)cuda.unpin(memory);
+    }
 }
 
 bool driver_upload(void *stream, void *device, const void *host, size_t bytes) {
@@ -165,9 +174,3 @@ bool driver_fill(void *stream, void *device, unsigned char byte, size_t bytes) {
 }
 
 bool driver_wait(void *stream) { return host_in_its_place || well(cuda.wait(stream), "cuStreamSynchronize"); }
-
-bool driver_is_well(void *stream) {
-    if (host_in_its_place) return true;
-    const result code = cuda.query(stream);
-    return code == NOT_READY || well(code, "cuStreamQuery");
-}

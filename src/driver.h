@@ -29,6 +29,7 @@ uint64_t driver_free_bytes(void);
 
 /* Host memory that devices reach under the same address, zeroed. */
 bool driver_pin(size_t bytes, void **memory);
+void driver_unpin(void *memory);
 
 /* In the order of a stream; host memory that was pinned must stay as it is until the stream has come by. */
 bool driver_upload(void *stream, void *device, const void *host, size_t bytes);
@@ -36,7 +37,5 @@ bool driver_download(void *stream, void *host, const void *device, size_t bytes)
 bool driver_fill(void *stream, void *device, unsigned char byte, size_t bytes);
 
 bool driver_wait(void *stream);
-/* False if the stream has failed. */
-bool driver_is_well(void *stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* Life cycle, checks and errors: every public function. What walks over nodes is in kernels.c. */
+/* Life cycle, checks and errors: every public function. What walks over nodes is behind kernels.h. */
 #include "sumtree.h"
 
 #include <math.h>

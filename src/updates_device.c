@@ -58,11 +58,13 @@ sumtree_status kernel_take(sumtree_t *tree) {
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
     tree->state = calloc(1, sizeof *tree->state);
-    if (tree->state != NULL && take_planes(at, tree)) return device_leave();
-    if (tree->state != NULL) give_planes_back(tree);
+    const bool taken = tree->state != NULL && take_planes(at, tree);
+    if (tree->state != NULL && !taken) give_planes_back(tree);
+    const sumtree_status status = leave_with(taken ? SUMTREE_OK : SUMTREE_MEMORY);
+    if (status == SUMTREE_OK) return status;
     free(tree->state);
     tree->state = NULL;
-    return leave_with(SUMTREE_MEMORY);
+    return status;
 }
 
 /* In a child of fork the memory of devices is the parent's. */
@@ -171,6 +173,7 @@ sumtree_status kernel_update_range(sumtree_t *tree, int64_t start, int64_t count
                                    int64_t mass_step) {
     device *at = device_enter(tree->device);
     if (at == NULL) return SUMTREE_DEVICE;
+    settle_crown(at, tree); /* only what is above the range is recomputed */
     for (int64_t offset = 0; offset < count; offset += PART) {
         const int64_t part = part_of(count, offset), first = start + offset;
         const size_t bytes = (size_t)(mass_step == 0 ? 1 : part) * sizeof *masses;

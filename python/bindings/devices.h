@@ -306,6 +306,12 @@ struct Span {
     size_t axes;
 };
 
+// Of spans of one size.
+inline bool overlap(const Span &first, const Span &second) {
+    const auto one = reinterpret_cast<uintptr_t>(first.data), other = reinterpret_cast<uintptr_t>(second.data);
+    return (one < other ? other - one : one - other) < static_cast<size_t>(first.size) * sizeof(int64_t);
+}
+
 inline Span span_of(nb::handle array) {
     if (nb::isinstance<DeviceView>(array)) return Span(nb::cast<const DeviceView &>(array));
     return Span(nb::cast<const DeviceArray &>(array));

@@ -222,12 +222,13 @@ inline PyObject *attempt_sample_into(Tree &tree, const FastMethod *self, const D
     const auto indices = borrow_array<int64_t>(PyTuple_GET_ITEM(draw.out, 0), own);
     const auto masses = indices ? borrow_array<double>(PyTuple_GET_ITEM(draw.out, 1), own) : std::nullopt;
     const auto weights = masses ? borrow_array<double>(PyTuple_GET_ITEM(draw.out, 2), own) : std::nullopt;
-    if (!weights || masses->data == weights->data) return nullptr;
+    if (!weights) return nullptr;
+    const Span where(*indices), what(*masses), how(*weights);
+    if (overlap(where, what) || overlap(where, how) || overlap(what, how)) return nullptr;
     for (const auto *array : {&*indices, &*masses, &*weights}) {
         if (!has_shape(*array, 1, &draw.count)) return nullptr;
     }
-    const auto outcome =
-        tree.try_device_sample(draw.beta, draw.stratified, Span(*indices), Span(*masses), Span(*weights));
+    const auto outcome = tree.try_device_sample(draw.beta, draw.stratified, where, what, how);
     return outcome.status == SUMTREE_OK ? Py_NewRef(draw.out) : nullptr;
 }
 

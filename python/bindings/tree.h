@@ -257,7 +257,9 @@ class Tree {
         sumtree_plane plane{};
         int64_t node = -1;
         const auto status = locked<Reader>(padded_capacity_, [&] { return backend_.validate(tree_, &plane, &node); });
-        return status == SUMTREE_OK ? std::pair<int, int64_t>(-1, -1) : std::pair<int, int64_t>(plane, node);
+        if (status == SUMTREE_CORRUPT) return {plane, node};
+        backend_.check(status);
+        return {-1, -1};
     }
 
     // nodes holds 2 * padded_capacity doubles.

@@ -12,7 +12,7 @@ from weakref import WeakSet
 from . import _core
 
 _locks: WeakSet[threading.RLock] = WeakSet()
-_held: list[threading.RLock] = []
+_of_this_thread = threading.local()
 
 
 def hold_across_forks(lock: threading.RLock) -> None:
@@ -22,10 +22,18 @@ def hold_across_forks(lock: threading.RLock) -> None:
 
 def _before() -> None:
     # Buffers before trees, as their own calls take them; in one order, for two threads may fork.
-    for lock in sorted(_locks, key=id):
+    _of_this_thread.held = _now_living()
+    for lock in _of_this_thread.held:
         lock.acquire()
-        _held.append(lock)
     _core.hold_for_fork()
+
+
+def _now_living() -> list[threading.RLock]:
+    while True:
+        try:
+            return sorted(_locks, key=id)
+        except RuntimeError:  # another thread has made a buffer meanwhile
+            continue
 
 
 def _after_in_parent() -> None:
@@ -39,8 +47,8 @@ def _after_in_child() -> None:
 
 
 def _release() -> None:
-    while _held:
-        _held.pop().release()
+    for lock in reversed(_of_this_thread.held):
+        lock.release()
 
 
 os.register_at_fork(

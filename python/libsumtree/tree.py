@@ -7,6 +7,7 @@ is thus a function of its leaves alone, and every backend gives the bits of `lib
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -367,8 +368,6 @@ class PriorityTree(_Summed):
         """Check the arrays that the caller has for a draw."""
         if not isinstance(out, tuple) or len(out) != len(TreeSample._fields):
             raise ArgumentError("out must be a TreeSample of three arrays")
-        if out[1] is out[2]:
-            raise ArgumentError("out.masses and out.weights are the same array")
         named = dict(zip([f"out.{field}" for field in TreeSample._fields], out, strict=True))
         dtypes = ("int64", "float64", "float64")
         is_there = self._takes_device_arrays(**named)
@@ -381,7 +380,15 @@ class PriorityTree(_Summed):
                 )
             if arrays[-1].shape != (count,):
                 raise ShapeError(f"{name} has shape {arrays[-1].shape}: it must be ({count},)")
-        return TreeSample(*arrays), self._device_sample if is_there else self._sample
+        _check_apart(list(named), [_address(array) for array in arrays], 8 * count)
+        return TreeSample(*arrays), self._device_sample if is_there else self._sample_into
+
+    def _sample_into(self, beta: float, stratified: bool, *out: Any) -> None:
+        """Draw into arrays of our own first: other threads may write to the caller's meanwhile."""
+        drawn = [np.empty_like(array) for array in out]
+        self._sample(beta, stratified, *drawn)
+        for array, values in zip(out, drawn, strict=True):
+            array[:] = values
 
     def _out_view(self, array: Any, name: str, dtype: str) -> _core.DeviceView:
         return on_device.view_of(array, name, dtype, self._dlpack_device, writable=True)
@@ -393,6 +400,18 @@ class PriorityTree(_Summed):
         super().__setstate__(state)
         self._seed = state["seed"]
         self._rng = state["rng"]
+
+
+def _address(array: Any) -> int:
+    where: int = array.ctypes.data if isinstance(array, np.ndarray) else array.address
+    return where
+
+
+def _check_apart(names: list[str], addresses: list[int], nbytes: int) -> None:
+    """Raise unless no two of some arrays of this size share memory."""
+    for (first, one), (second, other) in combinations(zip(names, addresses, strict=True), 2):
+        if abs(one - other) < nbytes:
+            raise ArgumentError(f"{first} and {second} share memory: each needs its own")
 
 
 def masses_of(priorities: Doubles, alpha: float) -> Doubles:

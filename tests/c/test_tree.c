@@ -312,6 +312,24 @@ static void test_deep_ranges(void) {
     }
 }
 
+/* A range recomputes what is above it alone; what an update before it has left to do must not be forgotten. */
+static void test_range_after_update(void) {
+    static const double ones[10] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    static const int64_t capacities[] = {16, 4096, 8192, 16384, 32768};
+    for (int k = 0; k < 5; ++k) {
+        sumtree_t *tree = NULL;
+        CHECK_STATUS(OK, sumtree_create(capacities[k], SUMTREE_KIND_PRIORITY, &tree));
+        const int64_t last = capacities[k] - 1;
+        double total = 0.0;
+        CHECK_STATUS(OK, sumtree_update(tree, 1, &last, ones, 1, NULL));
+        CHECK_STATUS(OK, sumtree_update_range(tree, 0, 10, ones, 1, NULL));
+        CHECK_STATUS(OK, sumtree_root(tree, SUMTREE_PLANE_SUM, &total));
+        CHECK(total == 11.0);
+        CHECK_STATUS(OK, sumtree_validate(tree, NULL, NULL));
+        sumtree_free(tree);
+    }
+}
+
 static void check_bad_update(sumtree_t *tree, int32_t expected, int64_t index, double mass) {
     const int64_t indices[] = {0, 1, index, 1};
     const double masses[] = {1.0, 2.0, mass, 3.0};
@@ -885,6 +903,7 @@ int main(void) {
     RUN(test_no_drift);
     RUN(test_deep_updates);
     RUN(test_deep_ranges);
+    RUN(test_range_after_update);
     RUN(test_bad_indices);
     RUN(test_bad_masses);
     RUN(test_bad_values);

@@ -290,8 +290,22 @@ def test_out_is_three_arrays() -> None:
             tree.sample(4, out=out)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="out and xp are both given"):
         tree.sample(4, out=room(4), xp=np)
-    with pytest.raises(ArgumentError, match="out.masses and out.weights are the same array"):
+    with pytest.raises(ArgumentError, match="out.masses and out.weights share memory"):
         tree.sample(4, out=st.TreeSample(np.zeros(4, int), *[np.zeros(4)] * 2))
+
+
+def test_out_shares_no_memory() -> None:
+    """The kernel works in the arrays of a draw: one may not be another, shifted."""
+    tree, other = pair_of_trees()
+    block = np.zeros(9)
+    for out in (
+        (block[:-1].view(np.int64), block[1:], np.empty(8)),
+        (np.empty(8, np.int64), block[1:], block[:-1]),
+        (block[1:].view(np.int64), np.empty(8), block[1:]),
+    ):
+        with pytest.raises(ArgumentError, match=r"out\.\w+ and out\.\w+ share memory"):
+            tree.sample(8, out=st.TreeSample(*out))
+    assert tree.sample(5).indices.tolist() == other.sample(5).indices.tolist()
 
 
 def test_a_library_is_one_that_takes_dlpack() -> None:
