@@ -135,8 +135,13 @@ lint_part() {
     step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh tests/device/run.sh .ci/run
 }
 
+packaging_set_up() {
+    packages_prepare git pkg-config
+    environment_prepare test
+}
+
 packaging_part() {
-    step 'set-up' environment_prepare test
+    step 'set-up' packaging_set_up
     step 'packaging tools' pip_install -r tests/packaging/requirements.txt
     step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
 }
