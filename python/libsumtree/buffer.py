@@ -811,7 +811,8 @@ class PrioritizedReplayBuffer:
 def _is_small_change(buffer: PrioritizedReplayBuffer, base: Base) -> bool:
     """Tell whether an incremental checkpoint is worth a link of a chain."""
     oldest = buffer.inserted - len(buffer)
-    follows = base.epoch == buffer.epoch and base.first <= oldest <= base.cursor <= buffer.inserted
+    own = base.storage is buffer._storage and base.epoch == buffer.epoch
+    follows = own and base.first <= oldest <= base.cursor <= buffer.inserted
     return follows and 2 * (buffer.inserted - base.cursor) <= len(buffer)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from .checkpoint import retention, state
 from .errors import ArgumentError, CheckpointCorruptError, CheckpointError
 from .ids import Ids
 from .records import dtype_from_text
+
+_LOOKS = 5  # at a folder whose writer goes on meanwhile
 
 LEARNER = "learner/"
 _MOST_MASS = 2.0**960
@@ -161,10 +164,20 @@ def list_folder(folder: Path) -> list[Listed]:
         The folder cannot be read.
     """
     whole = dict(checkpoint.headers(folder))
-    by_digest = {h.digest: path for path, h in whole.items() if path.stat().st_size == h.length}
-    listed = [_listed(path, whole, by_digest) for path in whole]
-    listed += [_damaged(path) for _, path in _numbered(folder) if path not in whole]
+    by_digest = {h.digest: path for path, h in whole.items() if _size(path) == h.length}
+    listed = []
+    for path in {*whole, *(path for _, path in _numbered(folder))}:
+        with contextlib.suppress(FileNotFoundError):  # its writer has removed it meanwhile
+            listed.append(_listed(path, whole, by_digest) if path in whole else _damaged(path))
     return sorted(listed, key=lambda file: file.path)
+
+
+def _size(path: Path) -> int:
+    """Return a file's bytes; -1 if it is no longer there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
 
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:
@@ -185,6 +198,8 @@ def _listed(path: Path, whole: dict[Path, checkpoint.Header], by_digest: dict[st
             problem = f"goes on from a file that is not there, sha256 {at[:12]}..."
             break
         count += 1
+        if count > len(by_digest):
+            problem = "goes on from itself"
         at = whole[by_digest[at]].parent
     name = None if parent is None else parent.name
     return Listed(path, status.st_size, status.st_mtime, name, count, problem)
@@ -210,15 +225,17 @@ def newest_whole(folder: Path) -> Path:
     CheckpointError
         There is none.
     """
-    listed = list_folder(folder)
-    serials = {path: serial for serial, path in _numbered(folder)}
-    listed.sort(key=lambda f: (serials.get(f.path, -1), f.modified), reverse=True)
-    for file in listed:
-        try:
-            check_state(file.path)
-        except CheckpointError:
-            continue
-        return file.path
+    listed: list[Listed] = []
+    for _ in range(_LOOKS):
+        before, listed = listed, list_folder(folder)
+        serials = {path: serial for serial, path in _numbered(folder)}
+        listed.sort(key=lambda f: (serials.get(f.path, -1), f.modified), reverse=True)
+        if listed == before:
+            break  # its writer has not changed it meanwhile
+        for file in listed:
+            with contextlib.suppress(CheckpointError, FileNotFoundError):
+                check_state(file.path)
+                return file.path
     raise CheckpointError(f"no checkpoint in {folder} is whole; {len(listed)} are there")
 
 

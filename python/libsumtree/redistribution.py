@@ -84,7 +84,8 @@ def redistribute(
         order = _oldest_first(parts)
         kept = order[max(0, len(order) - shards * capacity) :]
         seeds = _seeds(seed, shards)
-        epoch = _open_epoch(paths, parts)
+        saved = max(int(part.attributes["epoch"]) for part in parts)
+        epoch = checkpoint.open_epoch_in(paths, saved)
         buffers = []
         for shard, shard_seed in enumerate(seeds):
             buffer = _empty_like(parts, capacity, shard_seed, backend)
@@ -103,17 +104,6 @@ def _check_alike(parts: list[Contents]) -> None:
                     f"checkpoint {part.chain.newest.path} has {name} {value} where the first shard "
                     f"has {values[0]}"
                 )
-
-
-def _open_epoch(paths: Sequence[str | os.PathLike[str]], parts: list[Contents]) -> int:
-    """Return an epoch above every one before, and noted, in the folder of each shard."""
-    saved = max(int(part.attributes["epoch"]) for part in parts)
-    opened = [checkpoint.open_epoch(path, saved) for path in paths]
-    epoch = max(opened)
-    for path, known in zip(paths, opened, strict=True):
-        if known < epoch:
-            checkpoint.open_epoch(path, epoch - 1)
-    return epoch
 
 
 def _empty_like(

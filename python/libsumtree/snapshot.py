@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -53,6 +54,7 @@ class Rows:
         itemsize = storage.dtype.itemsize
         self.first, self.stop = first, stop
         self.dtype = checkpoint.storable_record(storage.dtype)
+        self.storage = storage
         self._bytes = storage.view(np.uint8).reshape(len(storage), itemsize)
         self._next = first
         self._aside: deque[NDArray[np.uint8]] = deque()
@@ -186,6 +188,8 @@ class Base:
     first, cursor : int
         The numbers of its transitions are first .. cursor.
     masses : ndarray of float64, shape (cursor - first,)
+    storage : ndarray
+        The ring of the buffer that it is a state of, and of no other.
     """
 
     digest: str
@@ -193,6 +197,7 @@ class Base:
     first: int
     cursor: int
     masses: NDArray[np.float64]
+    storage: Records
 
 
 class Snapshot:
@@ -266,7 +271,8 @@ class Snapshot:
         Raises
         ------
         CheckpointError, ArgumentError, ImportError
-            See `libsumtree.checkpoint.write`.
+            See `libsumtree.checkpoint.write`; also if the file that an incremental one goes on from
+            is not in the same folder, or is the one that would be written over.
 
         Notes
         -----
@@ -277,6 +283,8 @@ class Snapshot:
             raise CheckpointError("this snapshot was closed, or written before")
         self.rows.begin()
         try:
+            if self._base is not None:
+                _check_parent_stays(Path(path), self._base.digest)
             header = checkpoint.write(
                 path,
                 {**self.attributes, **(attributes or {})},
@@ -288,7 +296,8 @@ class Snapshot:
             self.close()
         cursor = self.rows.stop
         epoch = int(self._epochs[-1, 0])
-        return Base(header.digest, epoch, cursor - len(self._masses), cursor, self._masses)
+        first = cursor - len(self._masses)
+        return Base(header.digest, epoch, first, cursor, self._masses, self.rows.storage)
 
     @property
     def open(self) -> bool:
@@ -312,3 +321,14 @@ class Snapshot:
     ) -> None:
         """Let go of the ring."""
         self.close()
+
+
+def _check_parent_stays(path: Path, digest: str) -> None:
+    """Raise unless the file that `path` is to go on from will stand beside it."""
+    beside = [p for p, header in checkpoint.headers(path.parent) if header.digest == digest]
+    if not any(parent.name != path.name for parent in beside):
+        where = "is the file to be written over" if beside else f"is not in {path.parent}"
+        raise CheckpointError(
+            f"cannot write checkpoint {path}: the one that it goes on from, sha256 "
+            f"{digest[:12]}..., {where}; write a full one, from a snapshot without a base"
+        )

@@ -165,13 +165,6 @@ def _set_rpath(path: Path, folder: Path) -> None:
 
 def add_python(channel: Channel) -> None:
     """Add the interpreter that runs this, without its tests and its packages."""
-    if sysconfig.get_default_scheme() == "posix_local" or "dist-packages" in str(
-        sysconfig.get_path("purelib", "posix_prefix")
-    ):
-        raise RuntimeError(
-            f"{sys.base_prefix} holds Debian's Python, which installs elsewhere than conda's does: "
-            "run the packaging tests with another one, such as pyenv's"
-        )
     base, root = Path(sys.base_prefix), channel.stage("python")
     library = root / f"lib/python{MINOR}"
     left_out = ("site-packages", "test", "tests", "__pycache__", "idlelib", "turtledemo", "*.a")
@@ -182,6 +175,7 @@ def add_python(channel: Channel) -> None:
         symlinks=True,
         ignore=shutil.ignore_patterns(*left_out),
     )
+    _install_as_upstream(library)
     (library / "site-packages").mkdir()
     (library / "site-packages/README.txt").write_text("packages\n")
     for shared in (base / "lib").glob("libpython3*.so*"):
@@ -214,6 +208,15 @@ def add_python(channel: Channel) -> None:
             placeholder=str(base),
         )
     )
+
+
+def _install_as_upstream(library: Path) -> None:
+    """Undo what Debian changes: where packages of its Python are installed to, and looked for."""
+    for name in ("site.py", "sysconfig.py"):
+        text = (library / name).read_text()
+        if "dist-packages" in text:
+            text = text.replace("dist-packages", "site-packages").replace("}/local", "}")
+            (library / name).write_text(text)
 
 
 def add_distribution(channel: Channel, name: str, done: set[str]) -> None:

@@ -13,7 +13,7 @@ written or read.
 from ..ids import MAX_EPOCH
 from .block import BLOCK_SIZE, FORMAT, Header, read_header
 from .chain import Chain, headers, read_chain
-from .ledger import LEDGER_NAME, open_epoch
+from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
 from .lock import FolderLock
 from .manifest import Manifest, read_manifest, write_manifest
 from .reader import Checkpoint, StoredArray, check, read
@@ -45,6 +45,7 @@ __all__ = [
     "headers",
     "is_storable",
     "open_epoch",
+    "open_epoch_in",
     "read",
     "read_chain",
     "read_header",

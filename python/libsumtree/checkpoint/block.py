@@ -14,7 +14,9 @@ The first two lines, and ``block`` as the last one, stay the same in every forma
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,5 +113,8 @@ def read_header(path: Path) -> Header:
     OSError
         The file cannot be read.
     """
-    with path.open("rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CheckpointCorruptError(f"checkpoint {path} is not a regular file")
         return parse_block(path, file.read(BLOCK_SIZE))

@@ -16,6 +16,7 @@ from types import TracebackType
 
 from ..errors import CheckpointCorruptError, CheckpointError
 from .block import Header, read_header
+from .files import is_temporary
 from .reader import Checkpoint, read
 
 
@@ -120,5 +121,5 @@ def headers(folder: Path) -> Iterator[tuple[Path, Header]]:
         raise CheckpointError(f"cannot read folder {folder}: {error.strerror}") from error
     for path in paths:
         with contextlib.suppress(OSError, CheckpointError):
-            if not path.name.startswith(".") and path.is_file():
+            if not is_temporary(path.name) and path.is_file():
                 yield path, read_header(path)

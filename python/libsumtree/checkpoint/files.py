@@ -37,6 +37,11 @@ def temporary_beside(destination: Path) -> Iterator[tuple[io.FileIO, Path]]:
             raise
 
 
+def is_temporary(name: str) -> bool:
+    """Tell whether a file is one that `temporary_beside` makes."""
+    return re.fullmatch(rf"\..+\.{_TEMPORARY}", name) is not None
+
+
 def remove_leftovers(folder: Path, name: str = "") -> None:
     """Remove the temporaries that killed processes left behind, those of one file or all."""
     middle = re.escape(name) if name else r".+"

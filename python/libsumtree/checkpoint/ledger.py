@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ArgumentTypeError, CheckpointCorruptError, CheckpointError
@@ -43,6 +44,34 @@ def open_epoch(path: str | os.PathLike[str], saved_epoch: int) -> int:
     ArgumentTypeError
         `saved_epoch` is not a whole number in that range.
     """
+    return open_epoch_in([path], saved_epoch)
+
+
+def open_epoch_in(paths: Sequence[str | os.PathLike[str]], saved_epoch: int) -> int:
+    """Return a new epoch, as `open_epoch` does, above every one opened in any of several folders.
+
+    Parameters
+    ----------
+    paths : sequence of path_like
+        Files, of which only their folders matter.
+    saved_epoch : int
+        The highest epoch in the checkpoints.
+
+    Raises
+    ------
+    CheckpointCorruptError, CheckpointError, ArgumentTypeError
+        See `open_epoch`.
+    """
+    by_folder = {Path(path).resolve().parent: path for path in paths}
+    opened = {folder: _open(by_folder[folder], saved_epoch) for folder in sorted(by_folder)}
+    highest = max(opened.values())
+    for folder, epoch in opened.items():
+        if epoch < highest:
+            _open(by_folder[folder], highest - 1)
+    return highest
+
+
+def _open(path: str | os.PathLike[str], saved_epoch: int) -> int:
     if type(saved_epoch) is not int or not 0 <= saved_epoch <= MAX_EPOCH:
         raise ArgumentTypeError(f"saved_epoch {saved_epoch!r} is not an int in 0 .. {MAX_EPOCH}")
     ledger = Path(path).resolve().parent / LEDGER_NAME

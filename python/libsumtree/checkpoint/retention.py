@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import CheckpointError
 from .block import Header, read_header
 
-_NAME = re.compile(r"replay-(\d{12})\.h5")
+_NAME = re.compile(r"replay-(\d{12,})\.h5")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def numbered_files(folder: Path) -> list[tuple[int, Path]]:
     OSError
         The folder cannot be read.
     """
-    found = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir())
+    found = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir() if not path.is_dir())
     return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
 
@@ -75,6 +75,8 @@ def _needed_for(states: list[StateFile], keep: int) -> set[Path]:
     def chain_of(state: StateFile) -> list[StateFile]:
         chain = [state]
         while (parent := by_digest.get(chain[-1].header.parent or "")) is not None:
+            if parent in chain:
+                break  # no writer makes a ring: these first bytes are made up
             chain.append(parent)
         return chain
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, CheckpointError
+from ..checkpoint import read_header
+from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError
 from .complaints import USAGE_STATUS, complain
 
 if TYPE_CHECKING:
@@ -360,6 +361,13 @@ def _add_export(actions: Any) -> None:
     parser.add_argument("--compress", action="store_true", help="make it smaller, slowly")
 
 
+def _spare_checkpoint(output: Path) -> None:
+    """Raise if a file that is to be written over is a checkpoint."""
+    with contextlib.suppress(OSError, CheckpointCorruptError):
+        read_header(output)
+        raise CheckpointError(f"{output} is a checkpoint: the output would be written over it")
+
+
 def _export(args: argparse.Namespace) -> int:
     from ..checkpoint.files import publish, temporary_beside
 
@@ -379,6 +387,7 @@ def _export(args: argparse.Namespace) -> int:
         }
     save = np.savez_compressed if args.compress else np.savez
     output = Path(os.path.abspath(args.output))  # noqa: PTH100 - links are to stay
+    _spare_checkpoint(output)
     with temporary_beside(output) as (file, temporary):
         save(file, **arrays)
         publish(file, temporary, output)

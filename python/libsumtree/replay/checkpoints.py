@@ -263,7 +263,8 @@ class CheckpointFolder:
     def _remove_old(self) -> None:
         with contextlib.suppress(OSError):
             for old in retention.removable(self.folder, self._keep, self._oldest):
-                old.unlink()
+                with contextlib.suppress(OSError):  # the others can go all the same
+                    old.unlink()
 
     def _next_serial(self) -> int:
         return max((serial for serial, _ in self.files()), default=0) + 1
@@ -298,8 +299,12 @@ def _contents(
     return attributes, learner
 
 
-def read_file(path: Path, backend: str, capacity: int | None = None) -> Restored:
+def read_file(
+    path: Path, backend: str, capacity: int | None = None, folder: Path | None = None
+) -> Restored:
     """Read the checkpoint of a replay rank, or of a buffer alone, and open a new epoch of ids.
+
+    The epoch is new in the folder of the checkpoint, and in that where the next ones will stand.
 
     Raises
     ------
@@ -311,7 +316,8 @@ def read_file(path: Path, backend: str, capacity: int | None = None) -> Restored
         progress = _progress(path, saved, learner_state(chain.newest))
         buffer = PrioritizedReplayBuffer.from_checkpoint(chain, backend, capacity)
         sizes = int(saved["capacity"]), int(saved["size"])
-    buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))
+    paths = [path] if folder is None else [path, folder / path.name]
+    buffer.open_epoch(checkpoint.open_epoch_in(paths, buffer.epoch))
     return Restored(path, buffer, *sizes, progress)
 
 

@@ -328,7 +328,8 @@ class ReplayRank:
         if config.resume == "auto":
             restored = None if folder is None else folder.newest(config.backend, config.capacity)
         else:
-            restored = read_file(Path(config.resume), config.backend, config.capacity)
+            own = None if folder is None else folder.folder
+            restored = read_file(Path(config.resume), config.backend, config.capacity, own)
         if restored is not None:
             self._check_restored(restored)
             size, path = len(restored.buffer), restored.path
