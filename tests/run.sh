@@ -245,6 +245,8 @@ aarch64_part() {
 jobs_system() {
     [ "$(id -u)" -eq 0 ] ||
         fail "this part starts a private Slurm, whose slurmd starts jobs as their users: it needs root"
+    getent hosts "$(uname -n)" >/dev/null ||
+        fail "this machine's name, $(uname -n), does not resolve, as Slurm needs: add '127.0.0.1 $(uname -n)' to /etc/hosts"
     packages_prepare slurmctld slurmd slurm-client munge lmod openmpi-bin libmpich12
 }
 

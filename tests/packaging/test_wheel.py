@@ -46,7 +46,9 @@ def sdist(run: Run, source: Path, place: Path) -> Path:
 @pytest.fixture(scope="module")
 def unpacked(sdist: Path, place: Path) -> Path:
     with tarfile.open(sdist) as archive:
-        archive.extractall(place / "sdist", filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(place / "sdist")
     (folder,) = (place / "sdist").iterdir()
     return folder
 
