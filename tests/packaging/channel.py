@@ -212,11 +212,13 @@ def add_python(channel: Channel) -> None:
 
 def _install_as_upstream(library: Path) -> None:
     """Undo what Debian changes: where packages of its Python are installed to, and looked for."""
-    for name in ("site.py", "sysconfig.py"):
-        text = (library / name).read_text()
-        if "dist-packages" in text:
-            text = text.replace("dist-packages", "site-packages").replace("}/local", "}")
-            (library / name).write_text(text)
+    sysconfig_file = library / "sysconfig.py"
+    text = sysconfig_file.read_text()
+    if "dist-packages" in text:
+        text = text.replace("dist-packages", "site-packages").replace("}/local", "}")
+        sysconfig_file.write_text(text)
+        # site.py is frozen into the interpreter
+        (library / "dist-packages").symlink_to("site-packages")
 
 
 def add_distribution(channel: Channel, name: str, done: set[str]) -> None:
