@@ -168,7 +168,7 @@ def add_python(channel: Channel) -> None:
     base, root = Path(sys.base_prefix), channel.stage("python")
     library = root / f"lib/python{MINOR}"
     left_out = ("site-packages", "test", "tests", "__pycache__", "idlelib", "turtledemo", "*.a")
-    left_out += ("ensurepip", "tkinter", "lib2to3", "pydoc_data")
+    left_out += ("ensurepip", "tkinter", "lib2to3", "pydoc_data", "EXTERNALLY-MANAGED")
     shutil.copytree(
         base / f"lib/python{MINOR}",
         library,
