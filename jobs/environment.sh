@@ -184,12 +184,14 @@ launcher_of_the_machine() (
     done
 )
 
-# The machine's mpiexec where it works with mpi4py, else one from PyPI; the choice is kept in .venv.
+# The machine's mpiexec where it works with mpi4py, else, or when given 'own', one from PyPI; the choice is kept in
+# .venv.
 launcher_prepare() {
     launcher_allow
     environment_lock
     choice=$environment/libsumtree-launcher
-    machine=$(launcher_of_the_machine)
+    machine=''
+    [ "${1-}" = own ] || machine=$(launcher_of_the_machine)
     asked="${machine:-none} $(sed -n 1p "$environment/libsumtree-installed")"
     launcher=$(sed -n 2p "$choice" 2>/dev/null) || launcher=''
     if [ "$(sed -n 1p "$choice" 2>/dev/null)" != "$asked" ] || [ ! -x "$launcher" ]; then

@@ -32,9 +32,10 @@ step() {
     printf '== %s: %s s\n' "$name" "$(($(date +%s) - began))"
 }
 
+# The same MPI everywhere, whatever the machine has.
 prepare_with_mpi() {
     environment_prepare test
-    launcher_prepare
+    launcher_prepare own
 }
 
 # Configures and builds a CMake preset. A cache of another folder is made anew.
