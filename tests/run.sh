@@ -248,7 +248,8 @@ jobs_system() {
         fail "this part starts a private Slurm, whose slurmd starts jobs as their users: it needs root"
     getent hosts "$(uname -n)" >/dev/null ||
         fail "this machine's name, $(uname -n), does not resolve, as Slurm needs: add '127.0.0.1 $(uname -n)' to /etc/hosts"
-    packages_prepare slurmctld slurmd slurm-client munge lmod openmpi-bin libmpich12
+    # Slurm's PMIx plugin opens libpmix.so, which is libpmix-dev's.
+    packages_prepare slurmctld slurmd slurm-client munge lmod openmpi-bin libmpich12 libpmix-dev
 }
 
 # Installs the product as a site does: Python, library, modulefiles and templates in one prefix.
