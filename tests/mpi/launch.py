@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,16 @@ class Job:
     def wait_for(self, name: str, seconds: float = SECONDS) -> Path:
         """Wait until some rank has written this file."""
         path = self.folder / name
-        deadline = time.monotonic() + seconds
-        while not path.exists():
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline, f"no {name}"
-            time.sleep(0.01)
+        self.wait_until(path.exists, name, seconds)
         return path
+
+    def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+        """Wait until something is so, while the job runs."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            assert self.process.poll() is None, self.end()
+            assert time.monotonic() < deadline, f"no {what}"
+            time.sleep(0.01)
 
     def pid(self, rank: int) -> int:
         return int(self.wait_for(f"pid.{rank}").read_text())
