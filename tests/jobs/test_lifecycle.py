@@ -131,7 +131,7 @@ def test_an_unknown_module_ends_the_job_before_it_starts(cluster: Cluster) -> No
 
 
 def test_a_run_directory_that_cannot_be_written(cluster: Cluster) -> None:
-    """Root can write anywhere but where the kernel lets nobody: here, into a folder of mode 0500."""
+    """Root can write anywhere but where the kernel lets nobody: into this folder of mode 0500."""
     closed = Path("/proc/tty/driver")
     there = cluster.submit(ENDLESS, LIBSUMTREE_RUN_DIR=str(closed))
     assert there.ended() == ("FAILED", 78)
