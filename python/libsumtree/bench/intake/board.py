@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 _WIDTH = 16
-_EXTRAS = 4
+_EXTRAS = 8
 _LOOK_SECONDS = 0.002
 
 
