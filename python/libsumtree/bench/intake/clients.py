@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arguments import Doubles, Indices
+from ...arguments import Doubles
 from .board import Board, Phase
-from .records import BATCH, CHECKED_PRIORITY, Batch, Rows, numbered, pool
+from .records import BATCH, CHECKED_PRIORITY, Batch, numbered, pool
 from .task import FIRST_ACTOR, LEARNER, Task
 
 _IDLE_SECONDS = 0.002
@@ -41,11 +41,14 @@ class Actor(Protocol):
 class Learner(Protocol):
     """Carries requests and new priorities to a server."""
 
-    def sample(self, n: int) -> tuple[Indices, Rows]:
-        """Ask for n transitions and wait for them."""
+    def sample(self, n: int) -> Any:
+        """Ask for n transitions and wait for them, their weights and what names them."""
 
-    def update(self, ids: Indices, priorities: Doubles) -> None:
-        """Send new priorities as soon as there is a credit."""
+    def actions(self, drawn: Any) -> NDArray[np.int64]:
+        """Give the actions of a sample, shape (n,)."""
+
+    def update(self, drawn: Any, priorities: Doubles) -> None:
+        """Send new priorities of a sample as soon as there is a credit."""
 
     def flush(self) -> None:
         """Wait for all answers."""
@@ -87,19 +90,17 @@ def learn(learner: Learner, task: Task, board: Board) -> dict[str, NDArray[Any]]
     priorities = 1.0 - np.random.default_rng(LEARNER).random((16, n))
     begins: list[float] = []
     seconds: list[float] = []
-    drawn = np.empty(0, np.int64)
+    actions = np.empty(0, np.int64)
     while board.phase < Phase.LEARN:
         time.sleep(_IDLE_SECONDS)
     while board.phase == Phase.LEARN:
         begins.append(time.perf_counter())
-        ids, rows = learner.sample(n)
+        drawn = learner.sample(n)
         seconds.append(time.perf_counter() - begins[-1])
-        if len(ids) != n or len(rows) != n:
-            raise RuntimeError(f"{len(ids)} ids and {len(rows)} transitions came, not {n}")
         if task.checked:
-            drawn = rows["action"].copy()
-            learner.update(ids, np.full(n, CHECKED_PRIORITY))
+            actions = learner.actions(drawn)
+            learner.update(drawn, np.full(n, CHECKED_PRIORITY))
             break
-        learner.update(ids, priorities[len(seconds) % 16])
+        learner.update(drawn, priorities[len(seconds) % 16])
     learner.flush()
-    return {"begins": np.array(begins), "seconds": np.array(seconds), "drawn": drawn}
+    return {"begins": np.array(begins), "seconds": np.array(seconds), "drawn": actions}

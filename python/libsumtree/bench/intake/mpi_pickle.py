@@ -1,7 +1,7 @@
 """MPI with pickle: a matched probe, and what mpi4py's lower-case methods receive.
 
 The loop waits as our replay rank does, without sleeping at first; credits are the published ones,
-although the published servers of this kind have none.
+although the published servers of this kind have none. The buffer is that of published.py.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from ...arguments import Doubles, Indices
-from ...buffer import PrioritizedReplayBuffer
+from ...arguments import Doubles
 from ...replay.channel import Backoff
-from . import pickled
 from .board import Board, Phase
-from .records import Batch, Held, Rows
+from .published import Columns, PublishedBuffer, Sample, add_all, columns_of
+from .records import Batch, Held
 from .task import ACTOR_CREDITS, SERVER, UPDATE_CREDITS, Task
 
 _ADD, _SAMPLE, _UPDATE, _DONE = 1, 2, 3, 4
@@ -30,7 +31,7 @@ def rank() -> int:
 
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
-    server = _Server(task.make_buffer())
+    server = _Server(PublishedBuffer(task.kind, task.alpha))
     board.come(SERVER, os.getpid())
     backoff = Backoff(_SERVER_SLEEP)
     while True:
@@ -40,7 +41,7 @@ def serve(task: Task, board: Board) -> Held:
             break
         backoff.turn(busy)
     server.sending.wait()
-    return Held.by(server.buffer, task.checked)
+    return server.buffer.held(task.checked)
 
 
 class _Sending:
@@ -60,7 +61,7 @@ class _Sending:
 
 
 class _Server:
-    def __init__(self, buffer: PrioritizedReplayBuffer) -> None:
+    def __init__(self, buffer: PublishedBuffer) -> None:
         self.buffer = buffer
         self.sending = _Sending()
 
@@ -73,7 +74,7 @@ class _Server:
         source, tag = status.Get_source(), status.Get_tag()
         content = message.recv()
         if tag == _SAMPLE:
-            self.sending.send(pickled.sample(self.buffer, content), source, _SAMPLE)
+            self.sending.send(self.buffer.sample(content), source, _SAMPLE)
         else:
             self._take(tag, content)
             self.sending.send(None, source, _DONE)
@@ -82,7 +83,7 @@ class _Server:
 
     def _take(self, tag: int, content: Any) -> None:
         if tag == _ADD:
-            pickled.add(self.buffer, content)
+            add_all(self.buffer, content)
         else:
             self.buffer.update_priorities(*content)
 
@@ -123,21 +124,24 @@ class _Client:
 
 
 class _Actor(_Client):
-    def prepare(self, batch: Batch) -> pickled.Columns:
-        return pickled.columns_of(batch)
+    def prepare(self, batch: Batch) -> Columns:
+        return columns_of(batch)
 
-    def add(self, prepared: pickled.Columns) -> None:
+    def add(self, prepared: Columns) -> None:
         self._send(prepared, _ADD)
 
 
 class _Learner(_Client):
-    def sample(self, n: int) -> tuple[Indices, Rows]:
+    def sample(self, n: int) -> Sample:
         self._sending.send(n, SERVER, _SAMPLE)
-        ids, _, rows = self._receive(_SAMPLE)
-        return ids, rows
+        drawn: Sample = self._receive(_SAMPLE)
+        return drawn
 
-    def update(self, ids: Indices, priorities: Doubles) -> None:
-        self._send((ids, priorities), _UPDATE)
+    def actions(self, drawn: Sample) -> NDArray[np.int64]:
+        return np.array(drawn[0][1], np.int64)
+
+    def update(self, drawn: Sample, priorities: Doubles) -> None:
+        self._send((drawn[2], priorities.tolist()), _UPDATE)
 
 
 def make_actor(task: Task, board: Board, place: int) -> _Actor:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 from mpi4py import MPI
+from numpy.typing import NDArray
 
-from ...arguments import Doubles, Indices
-from ...replay import ActorClient, LearnerClient, ReplayConfig, ReplayRank
+from ...arguments import Doubles
+from ...replay import ActorClient, LearnerClient, ReplayConfig, ReplayRank, ReplaySample
 from .board import Board
-from .records import Batch, Held, Rows
+from .records import Batch, Held
 from .task import ACTOR_CREDITS, BETA, SERVER, UPDATE_CREDITS, Task
 
 _SECONDS = 60.0
@@ -69,12 +71,15 @@ class _Learner:
         self._client = client
         self.close = client.close
 
-    def sample(self, n: int) -> tuple[Indices, Rows]:
-        drawn = self._client.sample(n)
-        return drawn.ids, drawn.transitions
+    def sample(self, n: int) -> ReplaySample:
+        return self._client.sample(n)
 
-    def update(self, ids: Indices, priorities: Doubles) -> None:
-        self._client.update_priorities(ids, priorities)
+    def actions(self, drawn: ReplaySample) -> NDArray[np.int64]:
+        actions: NDArray[np.int64] = drawn.transitions["action"]
+        return actions
+
+    def update(self, drawn: ReplaySample, priorities: Doubles) -> None:
+        self._client.update_priorities(drawn.ids, priorities)
 
     def flush(self) -> None:
         while self._client.unacknowledged:

@@ -6,8 +6,7 @@ message at a time, do its work in a thread, one lock around all of it, and answe
 with one call for each transition, and acknowledged by an empty frame. Actors have at most 3 batches
 in flight, the learner 16 updates.
 
-Two things are better than published: the buffer is ours instead of one in plain Python, and a
-sample is pickled as one array of records.
+The buffer is the published one, too (published.py). Addresses are those of this machine.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import zmq
 import zmq.asyncio
+from numpy.typing import NDArray
 
-from ...arguments import Doubles, Indices
-from ...buffer import PrioritizedReplayBuffer
-from . import pickled
+from ...arguments import Doubles
 from .board import Board, Phase
-from .records import Batch, Held, Rows
+from .published import Columns, PublishedBuffer, Sample, add_all, columns_of, dumps, loads
+from .records import Batch, Held
 from .task import ACTOR_CREDITS, SERVER, UPDATE_CREDITS, Task
 
 _BATCHES, _REQUESTS, _PRIORITIES = range(3)
@@ -40,7 +40,7 @@ Work = Callable[[Any], bytes]
 
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
-    buffer = task.make_buffer()
+    buffer = PublishedBuffer(task.kind, task.alpha)
     processes = multiprocessing.get_context("fork")
     for proxy in _WORKERS:
         process = processes.Process(target=_proxy, args=(task, board, proxy), daemon=True)
@@ -49,7 +49,7 @@ def serve(task: Task, board: Board) -> Held:
         board.say(SERVER, proxy, process.pid)
     board.wait(lambda: all(board.said(SERVER, len(_WORKERS) + proxy) for proxy in _WORKERS))
     asyncio.run(_serve(task, board, buffer))
-    return Held.by(buffer, task.checked)
+    return buffer.held(task.checked)
 
 
 def _proxy(task: Task, board: Board, proxy: int) -> None:
@@ -63,12 +63,12 @@ def _proxy(task: Task, board: Board, proxy: int) -> None:
     zmq.proxy(front, back)
 
 
-async def _serve(task: Task, board: Board, buffer: PrioritizedReplayBuffer) -> None:
+async def _serve(task: Task, board: Board, buffer: PublishedBuffer) -> None:
     lock = asyncio.Lock()
     context = zmq.asyncio.Context()
     works = {
         _BATCHES: lambda data: _add(buffer, data),
-        _REQUESTS: lambda data: pickled.dumps(pickled.sample(buffer, task.kind.request)),
+        _REQUESTS: lambda data: dumps(buffer.sample(task.kind.request)),
         _PRIORITIES: lambda data: _update(buffer, data),
     }
     with ThreadPoolExecutor() as threads:
@@ -112,13 +112,13 @@ async def _work(
         await socket.send_multipart((sender, answer), copy=False)
 
 
-def _add(buffer: PrioritizedReplayBuffer, data: Any) -> bytes:
-    pickled.add(buffer, pickled.loads(data))
+def _add(buffer: PublishedBuffer, data: Any) -> bytes:
+    add_all(buffer, loads(data))
     return b""
 
 
-def _update(buffer: PrioritizedReplayBuffer, data: Any) -> bytes:
-    buffer.update_priorities(*pickled.loads(data))
+def _update(buffer: PublishedBuffer, data: Any) -> bytes:
+    buffer.update_priorities(*loads(data))
     return b""
 
 
@@ -156,11 +156,11 @@ class _Actor:
         self._batches = _Credits(self._context, board, _BATCHES, ACTOR_CREDITS)
         self.flush = self._batches.flush
 
-    def prepare(self, batch: Batch) -> pickled.Columns:
-        return pickled.columns_of(batch)
+    def prepare(self, batch: Batch) -> Columns:
+        return columns_of(batch)
 
-    def add(self, prepared: pickled.Columns) -> None:
-        self._batches.send(pickled.dumps(prepared))
+    def add(self, prepared: Columns) -> None:
+        self._batches.send(dumps(prepared))
 
     @property
     def unacknowledged(self) -> int:
@@ -178,13 +178,16 @@ class _Learner:
         self._updates = _Credits(self._context, board, _PRIORITIES, UPDATE_CREDITS)
         self.flush = self._updates.flush
 
-    def sample(self, n: int) -> tuple[Indices, Rows]:
+    def sample(self, n: int) -> Sample:
         self._requests.send(b"")
-        ids, _, rows = pickled.loads(self._requests.receive())
-        return ids, rows
+        drawn: Sample = loads(self._requests.receive())
+        return drawn
 
-    def update(self, ids: Indices, priorities: Doubles) -> None:
-        self._updates.send(pickled.dumps((ids, priorities)))
+    def actions(self, drawn: Sample) -> NDArray[np.int64]:
+        return np.array(drawn[0][1], np.int64)
+
+    def update(self, drawn: Sample, priorities: Doubles) -> None:
+        self._updates.send(dumps((drawn[2], priorities.tolist())))
 
     def close(self) -> None:
         self._requests.close()

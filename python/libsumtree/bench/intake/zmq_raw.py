@@ -25,6 +25,8 @@ _HEAD = struct.Struct("<qq")
 _ADD, _SAMPLE, _UPDATE = 1, 2, 3
 _LOOK_MILLISECONDS = 20
 
+_Sample = tuple[Indices, Doubles, Rows]
+
 
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
@@ -116,18 +118,22 @@ class _Learner(_Client):
         super().__init__(task, UPDATE_CREDITS)
         self._dtype = task.kind.dtype
 
-    def sample(self, n: int) -> tuple[Indices, Rows]:
+    def sample(self, n: int) -> _Sample:
         self._socket.send(_HEAD.pack(_SAMPLE, n))
         while len(frames := self._socket.recv_multipart(copy=False)) == 1:
             self.unacknowledged -= 1
         columns, rows = frames
         ids = np.frombuffer(columns.buffer, "<i8", n)
-        return ids, np.frombuffer(rows.buffer, self._dtype)
+        weights = np.frombuffer(columns.buffer, "<f8", n, 8 * n)
+        return ids, weights, np.frombuffer(rows.buffer, self._dtype)
 
-    def update(self, ids: Indices, priorities: Doubles) -> None:
+    def actions(self, drawn: _Sample) -> NDArray[np.int64]:
+        return drawn[2]["action"].copy()
+
+    def update(self, drawn: _Sample, priorities: Doubles) -> None:
         while self.unacknowledged >= self._credits:
             self._take()
-        self._socket.send(_packed(_UPDATE, ids, priorities).data)
+        self._socket.send(_packed(_UPDATE, drawn[0], priorities).data)
         self.unacknowledged += 1
 
 
