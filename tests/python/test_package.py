@@ -39,7 +39,7 @@ LAYERS = [
     ["cli"],
     ["__main__"],
 ]
-OPTIONAL = ("h5py", "mpi4py", "gymnasium", "matplotlib")
+OPTIONAL = ("h5py", "mpi4py", "gymnasium", "matplotlib", "zmq")
 
 
 def layer(module: str) -> int:
