@@ -11,7 +11,8 @@ A batch stands on its own frames: it brings those before its first transition an
 bare records. So it may come from any actor, and batches of several may follow one another in any
 order; nobody who passes records on, neither a replay rank nor a checkpoint, looks into them. The
 ring of a buffer keeps the last stack - 1 records beyond its capacity, hence a transition that is
-held has all its frames, and one that is not held is stale, as ever.
+held has all its frames, and one that is not held is stale, as ever. Whatever counts transitions,
+such as a capacity, a size or a rate limiter, counts bare records as well.
 
 The title of the field `frame` says how frames are stacked: a record dtype is all that a message or
 a checkpoint has to carry.
@@ -35,6 +36,7 @@ MOST_FRAMES = 255
 """The most frames of one stack, and the most steps of one transition: `age` and `ahead` are u1."""
 
 _OWN_FIELDS = ("frame", "age", "ahead", "observation", "next_observation")
+_COPIED_BYTES = 1 << 20
 _PADDINGS = ("repeat", "zero")
 _TITLE = "libsumtree: stacks of {} frames, padding {}"
 _TITLE_PATTERN = re.compile(r"libsumtree: stacks of (\d{1,3}) frames, padding (repeat|zero)")
@@ -202,7 +204,7 @@ def gather(
 
     Notes
     -----
-    O(n stack) frames are copied, in one pass.
+    O(n stack) frames are copied, in one pass of parts that fit in a processor's cache.
     """
     slots = numbers % len(storage)
     for name in layout.fields.names or ():
@@ -212,8 +214,11 @@ def gather(
     reach = storage["age"][slots].astype(np.int64)[:, np.newaxis, np.newaxis] + ends
     back = np.arange(layout.stack - 1, -1, -1)
     wanted = numbers[:, np.newaxis, np.newaxis] + ends - np.minimum(back, reach)
-    stacks = _stacks_of(layout, target)
-    stacks[...] = storage["frame"][wanted % len(storage)]
+    wanted %= len(storage)
+    stacks, frames = _stacks_of(layout, target), storage["frame"]
+    step = max(1, _COPIED_BYTES // layout.stacked.itemsize)
+    for start in range(0, len(target), step):
+        stacks[start : start + step] = frames[wanted[start : start + step]]
     if layout.padding == "zero":
         stacks[back > reach] = 0
 
