@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from . import errors, reference
+from . import errors, frames, reference
 from .buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
 from .errors import EmptyTreeError, SumTreeError
 from .tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
@@ -22,5 +22,6 @@ __all__ = [
     "SumTreeError",
     "TreeSample",
     "errors",
+    "frames",
     "reference",
 ]

@@ -36,11 +36,13 @@ from .errors import (
     CheckpointCorruptError,
     CheckpointError,
     ExponentError,
+    IdError,
     OutOfMemoryError,
     ShapeError,
     StaleIdError,
 )
 from .forking import hold_across_forks
+from .frames import Footprint, check_runs, gather, layout_of
 from .ids import MAX_EPOCH, Ids
 from .records import check_record_dtype, dtype_from_text, dtype_to_text
 from .snapshot import ASIDE_BYTES, Base, Rows, Snapshot
@@ -96,7 +98,7 @@ class Sample(NamedTuple):
     weights : ndarray of float64, shape (n,)
         Importance-sampling weights, (min positive mass / mass) ** beta, in 0 .. 1.
     transitions : structured ndarray, shape (n,)
-        Copies of the records.
+        Copies of the records; of dtype `PrioritizedReplayBuffer.sample_dtype`.
     """
 
     ids: Indices
@@ -117,8 +119,8 @@ class Intake:
     count : int
         How many transitions are being added.
     segments : list of structured ndarray
-        Writable views of the ring, one, or two where it wraps: the places of the last min(count,
-        capacity) transitions, oldest first. Borrowed until `commit` or `abandon`.
+        Writable views of the ring, one, or two where it wraps: the places of the last records, as
+        many as it has room for, oldest first. Borrowed until `commit` or `abandon`.
     """
 
     def __init__(self, buffer: PrioritizedReplayBuffer, count: int, mass: float) -> None:
@@ -126,10 +128,12 @@ class Intake:
         self._buffer: PrioritizedReplayBuffer | None = buffer
         self._mass = mass
         self._kept = min(count, buffer.capacity)
-        first = buffer.inserted + count - self._kept
-        self._slots = _ring_slices(first, self._kept, buffer.capacity)
-        self._first_kept = buffer.inserted + count - buffer.capacity
-        self.segments = [buffer._storage[slots] for slots in self._slots]
+        stop, places = buffer.inserted + count, len(buffer._storage)
+        self._slots = _ring_slices(stop - self._kept, self._kept, buffer.capacity)
+        self._first_kept = stop - buffer.capacity
+        self._placed = min(count, places)
+        slices = _ring_slices(stop - self._placed, self._placed, places)
+        self.segments = [buffer._storage[slots] for slots in slices]
 
     def retire(self, buffer: PrioritizedReplayBuffer) -> None:
         """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
@@ -144,7 +148,7 @@ class Intake:
             raise ShapeError(
                 f"{len(transitions)} transitions are not the {self.count} of the intake"
             )
-        rows = transitions[self.count - self._kept :]
+        rows = transitions[self.count - self._placed :]
         for segment in self.segments:
             segment[...] = rows[: len(segment)]
             rows = rows[len(segment) :]
@@ -164,8 +168,8 @@ class Intake:
 
         Raises
         ------
-        PriorityError, ShapeError, ArgumentTypeError
-            As `PrioritizedReplayBuffer.check_priorities`; the intake stays open.
+        PriorityError, ShapeError, ArgumentTypeError, ArgumentError
+            As `PrioritizedReplayBuffer.check_priorities` and `add`; the intake stays open.
         """
         masses = None
         if priorities is not None:
@@ -177,6 +181,8 @@ class Intake:
         kept = np.asarray(self._mass) if masses is None else masses
         if kept.ndim:
             kept = kept.ravel()[self.count - self._kept :]
+        if self._open_buffer()._layout is not None:
+            kept = self._without_bare(kept)
         with self._closing() as buffer:
             ids = buffer._ids.issue(self.count)
             for slots in self._slots:
@@ -184,6 +190,17 @@ class Intake:
                 buffer._tree[slots] = kept[:length] if kept.ndim else kept
                 kept = kept[length:] if kept.ndim else kept
             return ids
+
+    def _without_bare(self, masses: Doubles) -> Doubles:
+        """Check the frames, and return the masses with 0 where no transition begins."""
+        age, ahead = (
+            np.concatenate([segment[name] for segment in self.segments])
+            for name in ("age", "ahead")
+        )
+        layout = self._open_buffer()._layout
+        assert layout is not None
+        check_runs(age, ahead, layout.stack, self._placed == self.count)
+        return np.where(ahead[self._placed - self._kept :] > 0, masses, 0.0)
 
     def abandon(self) -> None:
         """Give up: the slots stay empty and their rows are zeroed; no id is issued."""
@@ -263,8 +280,11 @@ class PrioritizedReplayBuffer:
         self._alpha = as_real(alpha, "alpha")
         masses_of(np.empty(0), self._alpha)
         self._beta = beta if isinstance(beta, BetaSchedule) else _checked_beta(beta)
+        self._layout = layout_of(self._dtype)
+        self._context = 0 if self._layout is None else self._layout.context
+        self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
-        self._storage = _take_storage(self._tree.capacity, self._dtype)
+        self._storage = _take_storage(self._tree.capacity + self._context, self._dtype)
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
@@ -284,6 +304,11 @@ class PrioritizedReplayBuffer:
     def dtype(self) -> np.dtype[np.void]:
         """The record dtype."""
         return self._dtype
+
+    @property
+    def sample_dtype(self) -> np.dtype[np.void]:
+        """What is drawn: the record dtype, or `FrameLayout.stacked` where records are frames."""
+        return self._sample_dtype
 
     @property
     def alpha(self) -> float:
@@ -329,6 +354,17 @@ class PrioritizedReplayBuffer:
         """Give the number of transitions held now."""
         return self._ids.next_number - self._oldest
 
+    def footprint(self) -> Footprint:
+        """Return what its records take, and what they would if none shared frames. O(size)."""
+        with self._lock:
+            held, transitions = self.inserted - self._oldest_record, len(self)
+            if self._layout is not None:
+                slices = _ring_slices(self._oldest, len(self), len(self._storage))
+                parts = [self._storage["ahead"][slots] for slots in slices]
+                transitions = sum(int(np.count_nonzero(part)) for part in parts)
+            own, naive = self._dtype.itemsize, self._sample_dtype.itemsize
+            return Footprint(held, transitions, held * own, transitions * naive)
+
     def __repr__(self) -> str:
         return (
             f"PrioritizedReplayBuffer({self.capacity}, alpha={self.alpha}, size={len(self)}, "
@@ -360,6 +396,9 @@ class PrioritizedReplayBuffer:
             If the records are of another dtype.
         PriorityError, ShapeError
             If the priorities are not as described; nothing is added.
+        ArgumentError
+            If a batch of frames does not stand by itself, see `libsumtree.frames`; nothing is
+            added.
         IdsExhaustedError
             If the 2**40 ids of a buffer were all issued.
 
@@ -373,6 +412,9 @@ class PrioritizedReplayBuffer:
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
             self._check_no_intake()
+            if self._layout is not None:
+                frames = rows.ravel()
+                check_runs(frames["age"], frames["ahead"], self._layout.stack, whole=True)
             try:
                 intake = self.begin_add(rows.size)
                 intake.fill(rows.ravel())
@@ -462,7 +504,10 @@ class PrioritizedReplayBuffer:
                 raise StaleIdError(
                     f"{place('ids', position, live.shape)} is {value}: its transition is gone"
                 )
-            records = self._storage[np.atleast_1d(numbers) % self.capacity]
+            self._check_not_bare(numbers, live)
+            flat = np.atleast_1d(numbers).ravel()
+            records = _take_rows(flat.size, self._sample_dtype)
+            self._copy_out(flat, flat % self.capacity, records)
         return records.reshape(numbers.shape) if numbers.ndim else records[0].copy()
 
     def sample(self, n: int, beta: float | None = None, stratified: bool = True) -> Sample:
@@ -493,12 +538,13 @@ class PrioritizedReplayBuffer:
         -----
         O(n log capacity) and one copy of each record.
         """
-        transitions = _take_rows(as_count(n, "n"), self._dtype)
+        transitions = _take_rows(as_count(n, "n"), self._sample_dtype)
         with self._lock:
             drawn = self._tree.sample(n, self.beta if beta is None else beta, stratified)
             self._sampled += 1
-            ids = self._ids.of_numbers(self._numbers_of(drawn.indices))
-            np.take(self._storage, drawn.indices, out=transitions, mode="clip")
+            numbers = self._numbers_of(drawn.indices)
+            ids = self._ids.of_numbers(numbers)
+            self._copy_out(numbers, drawn.indices, transitions)
             return Sample(ids, *drawn, transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
@@ -529,6 +575,7 @@ class PrioritizedReplayBuffer:
             values = as_doubles(priorities, "priorities")
             check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
             masses = masses_of(values, self._alpha)
+            self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
             if stale:
@@ -593,7 +640,7 @@ class PrioritizedReplayBuffer:
             split = slices[0].stop - slices[0].start
             for slots, part in zip(slices, (masses[:split], masses[split:]), strict=False):
                 part[:] = self._tree[slots]
-            first = self._oldest
+            first = self._oldest_record
             if base is not None and _is_small_change(self, base):
                 first = max(base.cursor, first)
             else:
@@ -741,6 +788,26 @@ class PrioritizedReplayBuffer:
         """
         return max(self._floor, self._ids.next_number - self.capacity)
 
+    @property
+    def _oldest_record(self) -> int:
+        """The number of the oldest record whose frames may be in a stack."""
+        return max(0, self._oldest - self._context)
+
+    def _copy_out(self, numbers: Indices, slots: Indices, target: Records) -> None:
+        """Fill `target`, of `sample_dtype`, with transitions that are held."""
+        if self._layout is None:
+            np.take(self._storage, slots, out=target, mode="clip")
+        else:
+            gather(self._layout, self._storage, numbers, target)
+
+    def _check_not_bare(self, numbers: Indices, live: NDArray[np.bool_]) -> None:
+        if self._layout is None:
+            return
+        bare = live & (self._storage["ahead"][numbers % len(self._storage)] == 0)
+        if bare.any():
+            where = place("ids", int(np.argmax(bare)), bare.shape)
+            raise IdError(f"{where} names a frame that begins no transition: no such id is drawn")
+
     def _spare_snapshots(self, count: int) -> None:
         """Have open snapshots copy what `count` new transitions will overwrite."""
         for snapshot in self._snapshots:
@@ -789,7 +856,7 @@ class PrioritizedReplayBuffer:
             self._tree[slots] = rest[:length]
             rest = rest[length:]
         self._check_sums(saved, kept == len(masses))
-        state.read_transitions(chain, self._storage, self._floor)
+        state.read_transitions(chain, self._storage, self._oldest_record)
         self._tree.rng_state = {
             "bit_generator": "Philox",
             "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},

@@ -16,6 +16,7 @@ from . import checkpoint
 from .backends import AUTO
 from .buffer import PrioritizedReplayBuffer, restored_beta
 from .errors import ArgumentError, CheckpointMismatchError
+from .frames import layout_of
 from .inspection import Contents, contents_of
 
 _BLOCK_BYTES = 16 << 20
@@ -69,7 +70,8 @@ def redistribute(
     CheckpointError
         One cannot be read, or no epoch can be noted.
     ArgumentError, CapacityError, OutOfMemoryError
-        `shards` is below 1; see `PrioritizedReplayBuffer`.
+        `shards` is below 1, or records hold frames, see `libsumtree.frames`; see
+        `PrioritizedReplayBuffer`.
 
     Notes
     -----
@@ -81,6 +83,7 @@ def redistribute(
         chains = [resources.enter_context(checkpoint.read_chain(path)) for path in paths]
         parts = [contents_of(chain) for chain in chains]
         _check_alike(parts)
+        _check_no_frames(parts)
         order = _oldest_first(parts)
         kept = order[max(0, len(order) - shards * capacity) :]
         seeds = _seeds(seed, shards)
@@ -104,6 +107,15 @@ def _check_alike(parts: list[Contents]) -> None:
                     f"checkpoint {part.chain.newest.path} has {name} {value} where the first shard "
                     f"has {values[0]}"
                 )
+
+
+def _check_no_frames(parts: list[Contents]) -> None:
+    """Refuse records of frames: where they are dealt out, none stands beside its neighbours."""
+    if layout_of(parts[0].dtype) is not None:
+        raise ArgumentError(
+            f"checkpoint {parts[0].chain.newest.path} holds records of frames, whose stacks reach "
+            "into their neighbours: they can be restored onto the same number of shards alone"
+        )
 
 
 def _empty_like(

@@ -30,6 +30,7 @@ class Mutant:
 
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
+FRAMES = "python/libsumtree/frames.py"
 CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
 UPDATES, DESCENTS, X86 = "src/updates_host.c", "src/descents_host.c", "src/descents_x86.c"
 CHECKS, PHILOX, RULES, SUMTREE = (
@@ -46,6 +47,10 @@ GOES_RIGHT = "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest"
 
 def buffer_tests(topic: str, *names: str) -> list[str]:
     return [f"tests/python/test_buffer_{topic}.py::test_{name}" for name in names]
+
+
+def frame_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_frames.py::test_{name}" for name in names]
 
 
 def tree_tests(*names: str) -> list[str]:
@@ -279,10 +284,10 @@ RING = [
         "a priority for a stale id is not validated",
         BUFFER,
         """            masses = masses_of(values, self._alpha)
-            slots = numbers % self.capacity
+            self._check_not_bare(numbers, live)
 """,
         """            masses = masses_of(np.where(live, values, 1.0), self._alpha)
-            slots = numbers % self.capacity
+            self._check_not_bare(numbers, live)
 """,
         buffer_tests("sample", "priorities_for_stale_ids_are_validated"),
     ),
@@ -340,8 +345,8 @@ RING = [
     Mutant(
         "the first rows of a long batch are kept",
         BUFFER,
-        "rows = transitions[self.count - self._kept :]",
-        "rows = transitions[: self._kept]",
+        "rows = transitions[self.count - self._placed :]",
+        "rows = transitions[: self._placed]",
         buffer_tests("add", "a_batch_longer_than_the_ring_keeps_its_last_rows"),
     ),
     Mutant(
@@ -682,4 +687,70 @@ JOBS = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *FILES, *SERVICE, *MEASURING, *DEVICES, *JOBS]
+STACKS = [
+    Mutant(
+        "no record kept beyond the capacity",
+        BUFFER,
+        "_take_storage(self._tree.capacity + self._context, self._dtype)",
+        "_take_storage(self._tree.capacity, self._dtype)",
+        frame_tests("a_transition_goes_when_its_record_does_and_never_before"),
+    ),
+    Mutant(
+        "a bare record gets a mass",
+        BUFFER,
+        "np.where(ahead[self._placed - self._kept :] > 0, masses, 0.0)",
+        "np.broadcast_to(masses, self._kept)",
+        frame_tests("bare_records_are_no_transitions"),
+    ),
+    Mutant(
+        "a bare record updated",
+        BUFFER,
+        "        if bare.any():\n",
+        "        if bare.all():\n",
+        frame_tests("bare_records_are_no_transitions"),
+    ),
+    Mutant(
+        "a stack reaches into the episode before",
+        FRAMES,
+        "ends - np.minimum(back, reach)",
+        "ends - back",
+        frame_tests("every_transition_is_there_once"),
+    ),
+    Mutant(
+        "frames of another episode are padding",
+        FRAMES,
+        "        stacks[back > reach] = 0\n",
+        "        stacks[back >= reach] = 0\n",
+        frame_tests("draws_are_those_of_the_naive_buffer"),
+    ),
+    Mutant(
+        "a transition may end in another episode",
+        FRAMES,
+        "reaches = positions + ahead < ends",
+        "reaches = positions + ahead < count",
+        frame_tests("an_episode_is_not_reached_across_another"),
+    ),
+    Mutant(
+        "too few frames of the batch before",
+        FRAMES,
+        "self._free - self.layout.context)",
+        "self._free - self.layout.context + 1)",
+        frame_tests("every_transition_is_there_once"),
+    ),
+    Mutant(
+        "frames before the oldest transition not saved",
+        BUFFER,
+        "            first = self._oldest_record\n",
+        "            first = self._oldest\n",
+        frame_tests("loaded_with_another_capacity"),
+    ),
+    Mutant(
+        "frames of another actor's taken in by the replay rank",
+        BUFFER,
+        "        check_runs(age, ahead, layout.stack, self._placed == self.count)\n",
+        "",
+        ["tests/mpi/test_replay_frames.py::test_frames_that_are_not_there_are_refused"],
+    ),
+]
+
+MUTANTS = [*TREES, *RING, *STACKS, *FILES, *SERVICE, *MEASURING, *DEVICES, *JOBS]

@@ -23,6 +23,7 @@ LAYERS = [
     ["machine", "files"],
     ["tuning"],
     ["arguments", "philox", "backends", "records", "forking"],
+    ["frames"],
     ["vectors"],
     ["devices", "device_arrays"],
     ["failures"],
@@ -112,7 +113,7 @@ def test_public_names_exist() -> None:
         assert hasattr(libsumtree, name)
 
 
-@pytest.mark.parametrize("module", ["libsumtree.tree", "libsumtree.buffer"])
+@pytest.mark.parametrize("module", ["libsumtree.tree", "libsumtree.buffer", "libsumtree.frames"])
 def test_examples_in_docstrings(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(module), extraglobs={"np": np})
     assert outcome.attempted > 0

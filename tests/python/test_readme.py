@@ -18,4 +18,4 @@ def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3

@@ -2,9 +2,10 @@
 
 A transition is named by its running number. A file tells of the numbers ``cursor - size`` ..
 ``cursor``, its state. Its ``transitions`` are the newest of them: all in a full file, those added
-since in an incremental one. Its ``tree/masses`` are the masses of the newest of them, and of no
-fewer than there are ``transitions``; ``changed/numbers`` and ``changed/masses`` name older ones
-that have another mass than before.
+since in an incremental one. Where records are frames (`libsumtree.frames`), a full file begins with
+those before the oldest transition whose frames it may need. Its ``tree/masses`` are the masses of
+the newest transitions, and in an incremental file of no fewer than there are ``transitions``;
+``changed/numbers`` and ``changed/masses`` name older ones that have another mass than before.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointCorruptError
+from ..frames import layout_of
 from ..records import dtype_from_text
 from .chain import Chain
 from .reader import Checkpoint, StoredArray
@@ -35,12 +37,15 @@ class Extent:
     ----------
     oldest, cursor : int
         Of the transitions held; `cursor` is the next number.
+    oldest_record : int
+        Of the records held: before `oldest`, what is kept for its frames.
     rows, masses : int
         The first number of ``transitions``, and of ``tree/masses``.
     """
 
     oldest: int
     cursor: int
+    oldest_record: int
     rows: int
     masses: int
 
@@ -57,17 +62,22 @@ def extent_of(link: Checkpoint) -> Extent:
         cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
         capacity = int(link.attributes["capacity"])
         rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
+        record = dtype_from_text(str(link.attributes["dtype"]))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
-    fits = 0 <= rows <= masses <= size <= min(cursor, capacity)
-    if not fits or (link.header.parent is None and rows != size):
+    layout = layout_of(record)
+    context = 0 if layout is None else min(layout.context, cursor - size)
+    full = link.header.parent is None
+    fits = 0 <= masses <= size <= min(cursor, capacity)
+    if not fits or not (rows == size + context and masses == size if full else rows <= masses):
         raise _no_buffer(
             link,
             f"{rows} transitions and {masses} masses do not fit size {size}, cursor {cursor} and "
             f"capacity {capacity}",
         )
-    _check_dtypes(link)
-    return Extent(cursor - size, cursor, cursor - rows, cursor - masses)
+    _check_dtypes(link, record)
+    oldest = cursor - size
+    return Extent(oldest, cursor, oldest - context, cursor - rows, cursor - masses)
 
 
 def len_of(link: Checkpoint, name: str) -> int:
@@ -75,12 +85,8 @@ def len_of(link: Checkpoint, name: str) -> int:
     return link.datasets[name].shape[0]
 
 
-def _check_dtypes(link: Checkpoint) -> None:
+def _check_dtypes(link: Checkpoint, record: np.dtype[Any]) -> None:
     stored, masses = link.datasets[TRANSITIONS], link.datasets[MASSES]
-    try:
-        record = dtype_from_text(str(link.attributes["dtype"]))
-    except (KeyError, TypeError) as error:
-        raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
     expected = storable_record(record)
     if (stored.dtype, stored.shape[1:]) != (expected.base, expected.shape):
         raise _no_buffer(
@@ -103,7 +109,9 @@ def extents_of(chain: Chain) -> list[Extent]:
         before, after, link = extents[at - 1], extents[at], chain.links[at]
         first = chain.links[0].attributes
         same = all(link.attributes[name] == first[name] for name in _SAME_IN_A_CHAIN)
-        goes_on = before.oldest <= after.oldest and after.rows == max(before.cursor, after.oldest)
+        goes_on = before.oldest <= after.oldest and after.rows == max(
+            before.cursor, after.oldest_record
+        )
         if not same or not goes_on or after.cursor < before.cursor:
             raise _no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
     return extents
@@ -161,9 +169,10 @@ def read_transitions(chain: Chain, storage: NDArray[Any], first: int) -> None:
     ----------
     chain : Chain
     storage : structured ndarray, shape (capacity,)
-        Of the record dtype; ``cursor - first`` is at most its length.
+        Of the record dtype; ``cursor - first`` is at most its length, which may exceed the
+        capacity.
     first : int
-        A number that is held, or the cursor.
+        A number whose record is held, or the cursor.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ..arguments import as_doubles
 from ..errors import ArgumentTypeError, PriorityError, ShapeError
+from ..frames import check_runs, layout_of
 from .channel import MPI, Outgoing
 from .client import ReplayClient, refuse_longer
 from .messages import Code, Flag, Kind, Message
@@ -64,6 +65,7 @@ class ActorClient(ReplayClient):
         self._inflight: dict[int, _Slot] = {}
         self._slots: deque[_Slot] = deque()
         super().__init__(comm, dtype, replay_rank, timeout)
+        self._layout = layout_of(self.dtype)
         self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
 
     @property
@@ -160,6 +162,8 @@ class ActorClient(ReplayClient):
             raise ShapeError(f"transitions have shape {transitions.shape}: (n,) is needed")
         if len(transitions) > self._agreed.most_rows:
             refuse_longer("transitions", len(transitions), self._agreed.most_rows)
+        if self._layout is not None:
+            check_runs(transitions["age"], transitions["ahead"], self._layout.stack, whole=True)
         return transitions
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from ..arguments import Doubles
 from ..buffer import Intake
+from ..errors import ArgumentError
 from .channel import MPI, Channel, Incoming, Probe
 from .messages import Bytes
 from .peers import Peer
@@ -177,12 +178,18 @@ class PayloadIntake:
     def _finish(self, announced: Announced, landing: _Landing) -> None:
         if landing.intake is not None:
             self._ring_taken = False
-            if landing.failure:
-                landing.intake.abandon()
-            else:
-                self._fill(landing.intake, landing.incoming.buffer)
-                landing.intake.publish(announced.masses)
+            self._end_add(announced, landing, landing.intake)
         self._landed(announced, landing.incoming.buffer, landing.failure)
+
+    def _end_add(self, announced: Announced, landing: _Landing, intake: Intake) -> None:
+        if not landing.failure:
+            try:
+                self._fill(intake, landing.incoming.buffer)
+                intake.publish(announced.masses)
+                return
+            except ArgumentError as error:  # frames that are not what they say: see `check_runs`
+                landing.failure = str(error)
+        intake.abandon()
 
     def _fill(self, intake: Intake, received: Bytes) -> None:
         """Copy into the ring what was received beside it."""

@@ -20,6 +20,7 @@ from ..errors import (
     ShapeError,
     SumTreeError,
 )
+from ..frames import sample_dtype_of
 from . import archive
 from .actor import checked_priorities
 from .channel import MPI
@@ -44,7 +45,8 @@ class ReplaySample(NamedTuple):
     indices : ndarray of int64, shape (n,)
     weights : ndarray of float64, shape (n,)
     transitions : structured ndarray, shape (n,)
-        The receiver's own memory.
+        The receiver's own memory. Of the record dtype, or `FrameLayout.stacked` where records
+        are frames.
     status : ReplayStatus
         As of the draw.
     """
@@ -101,6 +103,7 @@ class LearnerClient(ReplayClient):
         self._updates: set[int] = set()
         self._checkpoints: dict[int, Message | None] = {}
         super().__init__(comm, dtype, replay_rank, timeout)
+        self._sample_dtype = sample_dtype_of(self.dtype)
 
     @property
     def requested(self) -> int:
@@ -338,7 +341,7 @@ class LearnerClient(ReplayClient):
         if request is None:
             return
         n = request.n
-        if message.count != n or len(rows) != n * self.dtype.itemsize:
+        if message.count != n or len(rows) != n * self._sample_dtype.itemsize:
             raise ProtocolError(f"{message.count} samples of {len(rows)} bytes came, not {n}")
         self._note_status(message)
         columns = message.body[STATUS_SIZE:].reshape(3, 8 * n)
@@ -346,7 +349,7 @@ class LearnerClient(ReplayClient):
             columns[0].view("<i8"),
             columns[1].view("<i8"),
             columns[2].view("<f8"),
-            rows.view(self.dtype),
+            rows.view(self._sample_dtype),
             self.status,
         )
 

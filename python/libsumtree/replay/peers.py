@@ -133,8 +133,10 @@ class Peers:
         return self.buffer
 
     def most_rows(self) -> int:
-        """Return how many transitions one message may hold."""
-        return min(self.config.max_batch, MESSAGE_LIMIT // self.ring().dtype.itemsize)
+        """Return how many transitions one message may hold, be they added or drawn."""
+        buffer = self.ring()
+        largest = max(buffer.dtype.itemsize, buffer.sample_dtype.itemsize)
+        return min(self.config.max_batch, MESSAGE_LIMIT // largest)
 
     def status(self) -> ReplayStatus:
         """Return what the service holds and has done."""

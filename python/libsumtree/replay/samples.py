@@ -96,7 +96,7 @@ class Samples:
         answer = request.answer(
             Kind.REPLY,
             count=request.count,
-            itemsize=buffer.dtype.itemsize,
+            itemsize=buffer.sample_dtype.itemsize,
             payload=transitions.nbytes,
         )
         body = (peers.status().pack(), sample.ids, sample.indices, sample.weights)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import content
+import filming
 import hostile
 import numpy as np
 import roles
@@ -29,8 +30,8 @@ def main() -> None:
     if name == "replay":
         serve(comm, settings["config"])
     else:
-        module = hostile if name.startswith("hostile") else roles
-        getattr(module, name)(comm, clients)
+        modules = {"hostile": hostile, "films": filming}
+        getattr(modules.get(name.partition("_")[0], roles), name)(comm, clients)
 
 
 def serve(comm: MPI.Intracomm, config: dict[str, Any]) -> None:
