@@ -13,6 +13,7 @@ import content
 import hostile
 import numpy as np
 import roles
+import waiting
 from mpi4py import MPI
 
 from libsumtree.replay import ReplayConfig, ReplayRank
@@ -29,8 +30,8 @@ def main() -> None:
     if name == "replay":
         serve(comm, settings["config"])
     else:
-        module = hostile if name.startswith("hostile") else roles
-        getattr(module, name)(comm, clients)
+        modules = {"hostile": hostile, "waiting": waiting}
+        getattr(modules.get(name.partition("_")[0], roles), name)(comm, clients)
 
 
 def serve(comm: MPI.Intracomm, config: dict[str, Any]) -> None:
