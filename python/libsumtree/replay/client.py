@@ -32,8 +32,10 @@ from .terms import Terms
 
 _LONGEST_SLEEP = 0.001
 _FAREWELL_SECONDS = 2.0
-# Before its time is over, a client asks what it is waiting for: so long before, at most.
+# Before its time is over, a client asks what it is waiting for: so long before, at most; where the
+# whole wait is shorter than the least, it only looks.
 _ASK_SECONDS = 1.0
+_LEAST_ASKING = 0.05
 _NOTHING: Bytes = np.empty(0, np.uint8)
 _TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.UPDATE: "update"}
 
@@ -227,7 +229,9 @@ class ReplayClient:
         """
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         deadline = time.monotonic() + seconds
-        asking = deadline - min(seconds / 2, _ASK_SECONDS) if ask else math.inf
+        asking = math.inf
+        if ask and seconds >= _LEAST_ASKING:
+            asking = deadline - min(seconds / 2, _ASK_SECONDS)
         backoff = Backoff(_LONGEST_SLEEP)
         self._asked, self._reason = 0, None
         while True:
@@ -250,6 +254,8 @@ class ReplayClient:
     def _timed_out(self, what: str, seconds: float) -> ReplayTimeoutError:
         """Return the exception of a client that has waited long enough, with what for."""
         late = f"no {what} from the replay rank (rank {self._server}) within {seconds:g} s"
+        if not self._asked:
+            return ReplayTimeoutError(late)
         if self._reason is None:
             return ReplayTimeoutError(f"{late}: no answer from rank {self._server}")
         return ReplayTimeoutError(f"{late}: it {self._reason.text}", _wait_of(self._reason).text)
