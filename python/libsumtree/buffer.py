@@ -50,6 +50,9 @@ from .tree import PriorityTree, masses_of
 
 Records = NDArray[np.void]
 
+# An array is taken as it is; a number is first made one.
+_ZEROS = np.zeros(512)
+
 
 @dataclass(frozen=True)
 class BetaSchedule:
@@ -139,7 +142,8 @@ class Intake:
         """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
         buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
         for slots in self._slots:
-            buffer._tree[slots] = 0.0
+            count = slots.stop - slots.start
+            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0
 
     def fill(self, transitions: Records) -> None:
         """Copy `count` records, oldest first, to their places."""
@@ -411,18 +415,39 @@ class PrioritizedReplayBuffer:
             masses = None
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
+            ids = self.append(rows.ravel(), masses)
+        return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
+
+    def append(self, rows: Records, masses: Doubles | None) -> Indices:
+        """Do as `add` does, with what was checked before.
+
+        Parameters
+        ----------
+        rows : structured ndarray, shape (n,)
+            Of the buffer's dtype.
+        masses : ndarray of float64, shape (n,) or without axes, or None
+            What `check_priorities` returned; None as in `add`.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+
+        Raises
+        ------
+        ArgumentError, IdsExhaustedError
+            As `add`; nothing is added.
+        """
+        with self._lock:
             self._check_no_intake()
             if self._layout is not None:
-                frames = rows.ravel()
-                check_runs(frames["age"], frames["ahead"], self._layout.stack, whole=True)
+                check_runs(rows["age"], rows["ahead"], self._layout.stack, whole=True)
             try:
-                intake = self.begin_add(rows.size)
-                intake.fill(rows.ravel())
-                ids = intake.publish(masses)
+                intake = self.begin_add(len(rows))
+                intake.fill(rows)
+                return intake.publish(masses)
             finally:
                 if self._intake is not None:
                     self._intake.abandon()
-        return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
     def begin_add(self, count: int) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.

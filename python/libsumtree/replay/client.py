@@ -204,7 +204,7 @@ class ReplayClient:
             busy = True
             if isinstance(received, Malformed):
                 raise ProtocolError(f"from the replay rank: {received.reason}")
-            if received.payload:
+            if received.announced:
                 self._arrival = _Arrival(received)
             else:
                 self._take(received, _NOTHING)
@@ -276,9 +276,7 @@ class ReplayClient:
     # ---- inside ----
 
     def _take(self, message: Message, payload: Bytes) -> None:
-        timed = self._sent.pop(message.sequence, None)
-        if timed is not None:
-            self.round_trips[timed[0]].add(time.perf_counter_ns() - timed[1])
+        self._answered(message.sequence)
         if message.kind is Kind.STOPPING:
             self.stopping = True
         elif message.kind is Kind.GOODBYE:
@@ -292,6 +290,12 @@ class ReplayClient:
                 self._reason = message
         else:
             self._handle(message, payload)
+
+    def _answered(self, sequence: int) -> None:
+        """End the time of a request, if it has one."""
+        timed = self._sent.pop(sequence, None)
+        if timed is not None:
+            self.round_trips[timed[0]].add(time.perf_counter_ns() - timed[1])
 
     def _say_hello(self) -> None:
         hello = Message(Kind.HELLO, sequence=self._next_sequence(), flags=self._ROLE)

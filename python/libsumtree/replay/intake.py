@@ -33,9 +33,9 @@ class Purpose(Enum):
     DISCARD = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Announced:
-    """A payload that a checked control message announced.
+    """A payload that a checked control message announced, or, if it is small, brought along.
 
     Attributes
     ----------
@@ -51,6 +51,8 @@ class Announced:
     masses : ndarray of float64, shape (count,), optional
         ADD: what `PrioritizedReplayBuffer.check_priorities` made of the priorities; None for the
         default.
+    inline : ndarray of uint8, optional
+        ADD: the transitions, if they came with the control message.
     """
 
     purpose: Purpose
@@ -59,6 +61,7 @@ class Announced:
     nbytes: int
     count: int = 0
     masses: Doubles | None = None
+    inline: Bytes | None = None
 
 
 @dataclass(slots=True)
@@ -79,9 +82,14 @@ class PayloadIntake:
     """
 
     def __init__(
-        self, channel: Channel, begin_add: Callable[[int], Intake], landed: Landed
+        self,
+        channel: Channel,
+        begin_add: Callable[[int], Intake],
+        append: Callable[[Bytes, Doubles | None], object],
+        landed: Landed,
     ) -> None:
         self._channel = channel
+        self._append = append
         self._begin_intake = begin_add
         self._landed = landed
         self._queues: dict[int, deque[Announced]] = {}
@@ -90,8 +98,15 @@ class PayloadIntake:
         self._ring_taken = False
 
     def announce(self, announced: Announced) -> None:
-        """Expect a payload; those of one source come in the order in which they were announced."""
-        self._queues.setdefault(announced.peer.rank, deque()).append(announced)
+        """Expect a payload; those of one source come in the order in which they were announced.
+
+        Transitions that came along are taken at once, unless others must be in before them.
+        """
+        rank = announced.peer.rank
+        if announced.inline is None or self._ring_taken or rank in self._queues:
+            self._queues.setdefault(rank, deque()).append(announced)
+        else:
+            self._take_inline(announced, announced.inline)
 
     def backlog(self, source: int) -> int:
         """Return how many payloads of `source` have been announced and not received."""
@@ -141,6 +156,10 @@ class PayloadIntake:
         if landing is None:
             if announced.purpose is Purpose.ADD and self._ring_taken:
                 return False
+            if announced.inline is not None:
+                self._pop(source)
+                self._take_inline(announced, announced.inline)
+                return True
             probe = self._channel.probe(source)
             if probe is None:
                 return False
@@ -148,11 +167,23 @@ class PayloadIntake:
         if not self._arrived(landing):
             return False
         del self._landing[source]
+        self._pop(source)
+        self._finish(announced, landing)
+        return True
+
+    def _pop(self, source: int) -> None:
+        queue = self._queues[source]
         queue.popleft()
         if not queue:
             del self._queues[source]
-        self._finish(announced, landing)
-        return True
+
+    def _take_inline(self, announced: Announced, inline: Bytes) -> None:
+        failure = ""
+        try:
+            self._append(inline, announced.masses)
+        except ArgumentError as error:  # frames that are not what they say: see `check_runs`
+            failure = str(error)
+        self._landed(announced, inline, failure)
 
     def _begin(self, announced: Announced, probe: Probe) -> _Landing:
         if announced.purpose is Purpose.DISCARD:

@@ -418,10 +418,12 @@ class LearnerClient(ReplayClient):
         if request is None:
             return
         n = request.n
+        if message.flags & Flag.INLINE:
+            rows = message.inline()
         if message.count != n or len(rows) != n * self._sample_dtype.itemsize:
             raise ProtocolError(f"{message.count} samples of {len(rows)} bytes came, not {n}")
         self._note_status(message)
-        columns = message.body[STATUS_SIZE:].reshape(3, 8 * n)
+        columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
         request.result = ReplaySample(
             columns[0].view("<i8"),
             columns[1].view("<i8"),

@@ -6,7 +6,7 @@ from collections import deque
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
 from .intake import as_bytes
-from .messages import Code, Flag, Kind, Message, Wait
+from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 
 _ENDING = "the replay rank is ending"
@@ -121,14 +121,20 @@ class Samples:
         peers.counters.sampled += request.count
         peers.limiter.sampled(request.count)
         transitions = as_bytes(sample.transitions)
-        answer = request.answer(
+        inline = transitions.nbytes <= INLINE_LIMIT
+        answer = Message(
             Kind.REPLY,
+            sequence=request.sequence,
             count=request.count,
             itemsize=buffer.sample_dtype.itemsize,
             payload=transitions.nbytes,
+            flags=Flag.INLINE if inline else Flag.NONE,
         )
         body = (peers.status().pack(), sample.ids, sample.indices, sample.weights)
-        peers.send(peer, answer, *body, payload=transitions)
+        if inline:
+            peers.send(peer, answer, *body, transitions)
+        else:
+            peers.send(peer, answer, *body, payload=transitions)
 
     def update(self, message: Message, peer: Peer) -> None:
         """Apply new priorities.

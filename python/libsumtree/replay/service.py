@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import Doubles
 from ..buffer import Intake, PrioritizedReplayBuffer
 from ..errors import ArgumentTypeError, ProtocolError
 from ..records import check_record_dtype, dtype_from_text, dtype_to_text
@@ -48,7 +49,7 @@ class Service:
         self._peers = peers
         self._channel = peers.channel
         self._make_buffer = make_buffer
-        self._intake = PayloadIntake(self._channel, self._begin_add, self._landed)
+        self._intake = PayloadIntake(self._channel, self._begin_add, self._append, self._landed)
         self._adds = Adds(peers, self._intake)
         self._samples = Samples(peers)
         self._pacing = Pacing(peers, self._intake, self._adds, self._samples)
@@ -62,6 +63,7 @@ class Service:
             Kind.LIMIT: self._pacing.limit,
             Kind.ASK: self._ask,
         }
+        self._leaving: list[Peer] = []
         self.states = 0
         self.checkpoint_asked: tuple[Peer, Message] | None = None
 
@@ -175,13 +177,13 @@ class Service:
 
     def _discard_payload(self, message: Message, peer: Peer | None) -> None:
         """Expect the payload of a refused request, lest it be taken for that of the next."""
-        if peer is None or peer.broken or message.payload == 0:
+        if peer is None or peer.broken or message.announced == 0:
             return
         if self._intake.backlog(peer.rank) > 4 * self._peers.config.actor_credits:
             self._break(peer)
         else:
             self._intake.announce(
-                Announced(Purpose.DISCARD, peer, message.sequence, message.payload)
+                Announced(Purpose.DISCARD, peer, message.sequence, message.announced)
             )
 
     def _drop_stray(self) -> bool:
@@ -202,8 +204,13 @@ class Service:
     def _begin_add(self, count: int) -> Intake:
         return self._peers.ring().begin_add(count)
 
+    def _append(self, rows: Bytes, masses: Doubles | None) -> None:
+        buffer = self._peers.ring()
+        buffer.append(rows.view(buffer.dtype), masses)
+
     def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
-        self._peers.counters.bytes_in += len(data)
+        if announced.inline is None:
+            self._peers.counters.bytes_in += len(data)
         if announced.purpose is Purpose.ADD:
             self._adds.landed(announced, failure)
         elif announced.purpose is Purpose.STATE:
@@ -265,6 +272,8 @@ class Service:
         self._intake.forget(peer.rank)
         self._adds.forget(peer)
         self._samples.forget(peer)
+        if peer in self._leaving:
+            self._leaving.remove(peer)
         if self.checkpoint_asked is not None and self.checkpoint_asked[0] is peer:
             self.checkpoint_asked = None
 
@@ -307,6 +316,8 @@ class Service:
         self._peers.stop_reason = self._peers.stop_reason or f"{peer} asked for it"
 
     def _bye(self, message: Message, peer: Peer) -> None:
+        if peer.leaving is None:
+            self._leaving.append(peer)
         peer.leaving = message
         if message.flags & Flag.FAILED:
             say(f"{peer} failed")
@@ -315,9 +326,12 @@ class Service:
 
     def _say_goodbye(self) -> bool:
         """Let those go who said BYE, once all that they sent is in."""
-        leaving = [p for p in self._peers.members.values() if p.leaving and not self._owes(p)]
+        if not self._leaving:
+            return False
+        leaving = [peer for peer in self._leaving if not self._owes(peer)]
         for peer in leaving:
             self._adds.settle(peer)
+            self._leaving.remove(peer)
             assert peer.leaving is not None
             self._peers.send(peer, peer.leaving.answer(Kind.GOODBYE))
             self._forget(peer)
