@@ -32,7 +32,8 @@ ASK          client
 REASON       replay rank what it waits for, and a `Wait` in ``value`` (text)
 ============ =========== ===================================================== ================
 
-An ACK stands for every batch up to its sequence that was not refused before. An answer whose ``code`` is not ``OK`` has a text as its body, and no payload.
+An ACK stands for every batch up to its sequence that was not refused before. An answer whose
+``code`` is not ``OK`` has a text as its body, and no payload.
 """
 
 from __future__ import annotations
