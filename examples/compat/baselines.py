@@ -1,4 +1,4 @@
-"""Prioritized sampling as OpenAI Baselines, RLlib and DI-engine write it, on the trees of libsumtree.
+"""Prioritized sampling as Baselines, RLlib and DI-engine write it, on the trees of libsumtree.
 
 The import is all that is different from a program for Baselines:
     from baselines.common.segment_tree import MinSegmentTree, SumSegmentTree
