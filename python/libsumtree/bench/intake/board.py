@@ -80,12 +80,12 @@ class Board:
         """Give the process in a place; 0 before it is there."""
         return self._words[_WIDTH * (place + 1)]
 
-    def count(self, place: int, transitions: int) -> None:
-        """Say how many transitions of an actor were acknowledged."""
-        self._words[_WIDTH * (place + 1) + 1] = transitions
+    def count(self, place: int, done: int) -> None:
+        """Say how many transitions of an actor were acknowledged, or requests of the learner."""
+        self._words[_WIDTH * (place + 1) + 1] = done
 
     def counted(self, place: int) -> int:
-        """Give how many transitions of an actor were acknowledged."""
+        """Give what a process has counted."""
         return self._words[_WIDTH * (place + 1) + 1]
 
     def finish(self, place: int) -> None:

@@ -97,6 +97,7 @@ def learn(learner: Learner, task: Task, board: Board) -> dict[str, NDArray[Any]]
         begins.append(time.perf_counter())
         drawn = learner.sample(n)
         seconds.append(time.perf_counter() - begins[-1])
+        board.count(LEARNER, len(seconds))
         if task.checked:
             actions = learner.actions(drawn)
             learner.update(drawn, np.full(n, CHECKED_PRIORITY))

@@ -6,7 +6,8 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,15 @@ from ...arguments import Doubles
 from ...errors import BenchmarkError
 from . import launch
 from .board import Phase
-from .process import HELD, REQUESTS
-from .records import BATCH, Held, expected
+from .process import HELD, LIBRARY, REQUESTS
+from .records import Held, expected
 from .stacks import Stack
 from .task import FIRST_ACTOR, LEARNER, Task
 
 WARM_SECONDS = 0.3
 _PATIENCE_SECONDS = 90
 _CHECKED_BATCHES = 3
+_REQUESTS = 2  # at least one of them has begun and ended in the window
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Window:
     rate : float
         Transitions acknowledged, per second.
     processor : float
-        Processor seconds of the server for one transition; nan where there was none.
+        Processor seconds of the server for one transition.
     """
 
     rate: float
@@ -69,13 +71,13 @@ def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
     BenchmarkError
         If a process fails, or the server does not hold what was sent.
     """
-    with _folder() as folder, launch.run(stack, _task(stack, record, actors), folder) as run:
+    with _folder() as folder, launch.run(stack, make_task(stack, record, actors), folder) as run:
         run.board.set_phase(Phase.FLOOD)
         run.rest(WARM_SECONDS)
-        alone, _ = _window(run, seconds)
+        alone, _ = _window(run, seconds, 0)
         run.board.set_phase(Phase.LEARN)
         run.rest(WARM_SECONDS)
-        learning, (begin, end) = _window(run, seconds)
+        learning, (begin, end) = _window(run, seconds, _REQUESTS)
         held = _end(run)
         requests = _requests(folder)
         sent = sum(_counts(run))
@@ -89,15 +91,20 @@ def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
     return Measured(alone, learning, times[inside])
 
 
-def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BATCHES) -> Held:
+def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BATCHES) -> str:
     """Send numbered batches; the server must hold each of them, bit for bit, and their total.
+
+    Returns
+    -------
+    str
+        What carried them: library and version.
 
     Raises
     ------
     BenchmarkError
         If a process fails, or the server does not hold what was sent.
     """
-    task = _task(stack, record, actors, batches)
+    task = make_task(stack, record, actors, batches)
     with _folder() as folder, launch.run(stack, task, folder) as run:
         run.board.set_phase(Phase.FLOOD)
         places = range(FIRST_ACTOR, task.places)
@@ -106,43 +113,37 @@ def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BA
         run.wait(lambda: run.board.finished(LEARNER), "learner not done")
         held = _end(run)
         drawn = _requests(folder)["drawn"]
+        library = (folder / LIBRARY).read_text()
     right = expected(task.kind, actors, batches, drawn)
     if held != right:
         raise BenchmarkError(f"{stack.title}: the server holds {held} where {right} was sent")
-    return held
+    return library
 
 
-def _task(stack: Stack, record: str, actors: int, batches: int = 0) -> Task:
+def make_task(stack: Stack, record: str, actors: int, batches: int = 0) -> Task:
+    """Make the task of a run, with an address of its own."""
     address = f"libsumtree-{uuid.uuid4().hex}"
     return Task(stack.module, record, actors, batches, _PATIENCE_SECONDS, address)
 
 
-def _folder() -> Any:
-    made = tempfile.TemporaryDirectory(prefix="libsumtree-intake-")
-    return _Folder(made)
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="libsumtree-intake-") as name:
+        yield Path(name)
 
 
-class _Folder:
-    """A temporary folder as a path."""
-
-    def __init__(self, made: tempfile.TemporaryDirectory[str]) -> None:
-        self._made = made
-
-    def __enter__(self) -> Path:
-        return Path(self._made.name)
-
-    def __exit__(self, *_: object) -> None:
-        self._made.cleanup()
-
-
-def _window(run: launch.Run, seconds: float) -> tuple[Window, tuple[float, float]]:
+def _window(run: launch.Run, seconds: float, requests: int) -> tuple[Window, tuple[float, float]]:
+    """Look twice, after so many seconds and some progress: a batch, and so many requests."""
+    board = run.board
+    drawn = board.counted(LEARNER) + requests
     begin, count, processor = _look(run)
     run.rest(seconds)
+    run.wait(lambda: sum(_counts(run)) > count, "no transitions")
+    run.wait(lambda: board.counted(LEARNER) >= drawn, "no requests")
     end, count_after, processor_after = _look(run)
     passed = count_after - count
     used = processor_after - processor
-    window = Window(passed / (end - begin), used / passed if passed else float("nan"))
-    return window, (begin, end)
+    return Window(passed / (end - begin), used / passed), (begin, end)
 
 
 def _look(run: launch.Run) -> tuple[float, int, float]:
@@ -165,6 +166,3 @@ def _end(run: launch.Run) -> Held:
 def _requests(folder: Path) -> dict[str, NDArray[Any]]:
     with np.load(folder / REQUESTS, allow_pickle=False) as stored:
         return dict(stored)
-
-
-__all__ = ["BATCH", "Measured", "Window", "check", "measure"]

@@ -10,6 +10,8 @@ from ...buffer import PrioritizedReplayBuffer
 from .records import RECORDS, Record
 
 SERVER, LEARNER, FIRST_ACTOR = 0, 1, 2
+MOST_ADDED = 3
+"""Processes that a server may add; it says them on the board before anything else."""
 ACTOR_CREDITS, UPDATE_CREDITS = 3, 16
 ALPHA, BETA = 0.6, 0.4
 _FILE = "task.json"
@@ -23,7 +25,7 @@ class Task:
     Attributes
     ----------
     stack : str
-        Module of this package.
+        Its module.
     record : str
     actors : int
     batches : int

@@ -38,6 +38,11 @@ _LOOK_SECONDS = 0.02
 Work = Callable[[Any], bytes]
 
 
+def library() -> str:
+    """Name what carries the messages."""
+    return f"libzmq {zmq.zmq_version()}, pyzmq {zmq.pyzmq_version()}"
+
+
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
     buffer = PublishedBuffer(task.kind, task.alpha)
