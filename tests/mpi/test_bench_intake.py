@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import sys
 import time
 from pathlib import Path
@@ -45,14 +46,14 @@ def test_a_server_holds_what_was_sent(stack: stacks.Stack) -> None:
 def test_a_server_that_holds_something_else_is_seen(
     fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS), prepend=os.pathsep)
     monkeypatch.setenv("FAULT", fault)
     with pytest.raises(BenchmarkError, match=r"^faulty: the server holds Held\(.* was sent$"):
         rounds.check(FAULTY, "cartpole")
 
 
 def test_a_server_that_loses_something_while_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS), prepend=os.pathsep)
     monkeypatch.setenv("FAULT", "lose")
     with pytest.raises(BenchmarkError, match="sent and acknowledged, but the server took") as seen:
         rounds.measure(FAULTY, "cartpole", 1, 0.02)
@@ -61,7 +62,7 @@ def test_a_server_that_loses_something_while_it_is_timed(monkeypatch: pytest.Mon
 
 
 def test_a_server_that_fails_is_named_with_what_it_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS))
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAMS), prepend=os.pathsep)
     monkeypatch.setenv("FAULT", "fail")
     with pytest.raises(
         BenchmarkError, match="^faulty: a process ended with status 1: ZeroDivisionError: it broke$"
