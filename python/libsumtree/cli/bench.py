@@ -117,7 +117,8 @@ def _add_intake(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=_INTAKE.seconds,
         metavar="S",
-        help=f"of each run, without a learner and as long with one (default: {_INTAKE.seconds:g})",
+        help="of each of the three parts of a run: actors alone, with the learner, the learner "
+        f"alone (default: {_INTAKE.seconds:g})",
     )
     parser.add_argument(
         "--actors",

@@ -23,9 +23,11 @@ class Phase(IntEnum):
     """Actors add as fast as they can."""
     LEARN = 2
     """Besides, the learner draws and updates."""
-    END = 3
-    """Actors and learner finish what they have begun, and leave."""
-    OVER = 4
+    REST = 3
+    """Actors finish what they have begun; the learner goes on."""
+    END = 4
+    """The learner, too, finishes what it has begun, and all clients leave."""
+    OVER = 5
     """The server has everything, and ends."""
 
 
@@ -105,6 +107,6 @@ class Board:
         return self._words[_WIDTH * (place + 1) + _EXTRAS + what]
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Look again and again; the process's alarm is what ends a wait in vain."""
+        """Look again and again; who started the run ends a wait in vain."""
         while not ready():
             time.sleep(_LOOK_SECONDS)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +37,35 @@ class Window:
 
     Attributes
     ----------
-    rate : float
-        Transitions acknowledged, per second.
+    seconds : float
+    transitions, requests : int
+        How many were acknowledged, and answered.
     processor : float
-        Processor seconds of the server for one transition.
+        Processor seconds of the server.
+    times : ndarray of float64
+        Seconds of the requests that both began and ended in the window.
     """
 
-    rate: float
+    seconds: float
+    transitions: int
+    requests: int
     processor: float
+    times: Doubles
+
+    @property
+    def rate(self) -> float:
+        """Transitions per second."""
+        return self.transitions / self.seconds
+
+    @property
+    def a_transition(self) -> float:
+        """Processor seconds of the server for one transition."""
+        return self.processor / self.transitions
+
+    @property
+    def a_request(self) -> float:
+        """Processor seconds of the server for one request and its update."""
+        return self.processor / self.requests
 
 
 @dataclass(frozen=True)
@@ -52,19 +74,26 @@ class Measured:
 
     Attributes
     ----------
-    alone, learning : Window
-        While the learner rested, and while it drew and updated.
-    requests : ndarray of float64
-        Seconds of the requests that fell into the second window.
+    adding, both, asking : Window
+        While the actors added, while beside them the learner drew and updated, and while it did so
+        alone.
     """
 
-    alone: Window
-    learning: Window
-    requests: Doubles
+    adding: Window
+    both: Window
+    asking: Window
+
+
+@dataclass(frozen=True)
+class _Look:
+    begin: float
+    transitions: int
+    requests: int
+    processor: float
 
 
 def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
-    """Have actors add for some seconds, then for as long beside a learner.
+    """Have actors add for some seconds, then for as long beside a learner, which goes on alone.
 
     Raises
     ------
@@ -72,12 +101,13 @@ def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
         If a process fails, or the server does not hold what was sent.
     """
     with _folder() as folder, launch.run(stack, make_task(stack, record, actors), folder) as run:
-        run.board.set_phase(Phase.FLOOD)
-        run.rest(WARM_SECONDS)
-        alone, _ = _window(run, seconds, 0)
-        run.board.set_phase(Phase.LEARN)
-        run.rest(WARM_SECONDS)
-        learning, (begin, end) = _window(run, seconds, _REQUESTS)
+        looks = []
+        for phase in (Phase.FLOOD, Phase.LEARN, Phase.REST):
+            run.board.set_phase(phase)
+            if phase is Phase.REST:
+                _wait_for_actors(run)
+            run.rest(WARM_SECONDS)
+            looks.append(_watch(run, seconds, phase))
         held = _end(run)
         requests = _requests(folder)
         sent = sum(_counts(run))
@@ -86,9 +116,7 @@ def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
                 f"{stack.title}: {sent} transitions were sent and acknowledged, but the server "
                 f"took {held.inserted} and holds {held.size}"
             )
-    begins, times = requests["begins"], requests["seconds"]
-    inside = (begins >= begin) & (begins + times <= end)
-    return Measured(alone, learning, times[inside])
+    return Measured(*(_between(*pair, requests) for pair in looks))
 
 
 def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BATCHES) -> str:
@@ -107,8 +135,7 @@ def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BA
     task = make_task(stack, record, actors, batches)
     with _folder() as folder, launch.run(stack, task, folder) as run:
         run.board.set_phase(Phase.FLOOD)
-        places = range(FIRST_ACTOR, task.places)
-        run.wait(lambda: all(run.board.finished(place) for place in places), "actors not done")
+        _wait_for_actors(run)
         run.board.set_phase(Phase.LEARN)
         run.wait(lambda: run.board.finished(LEARNER), "learner not done")
         held = _end(run)
@@ -123,7 +150,7 @@ def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BA
 def make_task(stack: Stack, record: str, actors: int, batches: int = 0) -> Task:
     """Make the task of a run, with an address of its own."""
     address = f"libsumtree-{uuid.uuid4().hex}"
-    return Task(stack.module, record, actors, batches, _PATIENCE_SECONDS, address)
+    return Task(stack.module, record, actors, batches, os.getpid(), _PATIENCE_SECONDS, address)
 
 
 @contextmanager
@@ -132,22 +159,38 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _window(run: launch.Run, seconds: float, requests: int) -> tuple[Window, tuple[float, float]]:
-    """Look twice, after so many seconds and some progress: a batch, and so many requests."""
-    board = run.board
-    drawn = board.counted(LEARNER) + requests
-    begin, count, processor = _look(run)
+def _watch(run: launch.Run, seconds: float, phase: Phase) -> tuple[_Look, _Look]:
+    """Look twice, after so many seconds and some progress: a batch, and two requests."""
+    before = _look(run)
     run.rest(seconds)
-    run.wait(lambda: sum(_counts(run)) > count, "no transitions")
-    run.wait(lambda: board.counted(LEARNER) >= drawn, "no requests")
-    end, count_after, processor_after = _look(run)
-    passed = count_after - count
-    used = processor_after - processor
-    return Window(passed / (end - begin), used / passed), (begin, end)
+    if phase < Phase.REST:
+        run.wait(lambda: sum(_counts(run)) > before.transitions, "no transitions")
+    if phase > Phase.FLOOD:
+        enough = before.requests + _REQUESTS
+        run.wait(lambda: run.board.counted(LEARNER) >= enough, "no requests")
+    return before, _look(run)
 
 
-def _look(run: launch.Run) -> tuple[float, int, float]:
-    return time.perf_counter(), sum(_counts(run)), run.processor_seconds()
+def _look(run: launch.Run) -> _Look:
+    requests = run.board.counted(LEARNER)
+    return _Look(time.perf_counter(), sum(_counts(run)), requests, run.processor_seconds())
+
+
+def _between(before: _Look, after: _Look, requests: Mapping[str, NDArray[Any]]) -> Window:
+    begins, times = requests["begins"], requests["seconds"]
+    inside = (begins >= before.begin) & (begins + times <= after.begin)
+    return Window(
+        after.begin - before.begin,
+        after.transitions - before.transitions,
+        after.requests - before.requests,
+        after.processor - before.processor,
+        times[inside],
+    )
+
+
+def _wait_for_actors(run: launch.Run) -> None:
+    places = range(FIRST_ACTOR, run.task.places)
+    run.wait(lambda: all(run.board.finished(place) for place in places), "actors not done")
 
 
 def _counts(run: launch.Run) -> Sequence[int]:

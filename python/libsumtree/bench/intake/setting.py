@@ -18,7 +18,7 @@ class IntakeSetting:
     rounds : int
         In a round of a cell each stack runs once.
     seconds : float
-        Of the two halves of a run: the learner rests, then works.
+        Of the three parts of a run: actors add, actors and learner work, the learner works alone.
     actors : tuple of int
     records : tuple of str
         Names of `RECORDS`.
@@ -41,5 +41,5 @@ class IntakeSetting:
             f"{ACTOR_CREDITS} batches of an actor, {UPDATE_CREDITS} updates of the learner"
         )
         facts["rounds"] = self.rounds
-        facts["seconds of each half of a run"] = self.seconds
+        facts["seconds of each part of a run"] = self.seconds
         return facts

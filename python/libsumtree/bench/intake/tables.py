@@ -11,7 +11,7 @@ from ...errors import BenchmarkUnavailableError
 from ..report import Aim, Row, Table
 from .records import BATCH, RECORDS
 from .results import Results, results_of
-from .rounds import Measured
+from .rounds import Measured, Window
 from .setting import IntakeSetting
 from .stacks import MPI_PICKLE, MPI_RAW, ZMQ_PICKLE, ZMQ_RAW
 
@@ -19,6 +19,7 @@ RAW_AIM, RAW_GOAL = 1.4, 2.31
 PUBLISHED_AIM, PUBLISHED_GOAL = 20.0, 100.0
 PROCESSOR_AIM = 1.3
 LEARNER_OFF, LEARNER_ON = "learner off", "learner on"
+REQUEST = "a request"
 OURS = MPI_RAW.title
 RATES = "transitions a second"
 _AIMED = "An aim stands where the processes are at most one more than the cores."
@@ -66,20 +67,20 @@ def published_table(setting: IntakeSetting, missing: dict[str, str]) -> Table:
 
 
 def requests_table(setting: IntakeSetting, missing: dict[str, str]) -> Table:
-    """Compare round trips of the learner's requests while actors add."""
+    """Compare round trips of the learner's requests while actors add, and alone."""
     results = _results(setting, missing)
     against = _rival(results)
     rows = []
     for cell in results.rounds:
-        for percent in (50, 99):
-            times = results.figures(cell, _percentile(percent))
+        for name, look in _ROUND_TRIPS.items():
+            times = results.figures(cell, look)
             ratio = _ratio(times[against], times[OURS])
             request = RECORDS[cell.record].request
-            name = f"{cell.title()}, p{percent}"
-            rows.append(Row(name, request, _medians(times), ratio, against, setting.rounds))
+            title = f"{cell.title()}, {name}"
+            rows.append(Row(title, request, _medians(times), ratio, against, setting.rounds))
     return Table(
         "requests",
-        "Requests of the learner while actors add",
+        "Requests of the learner while actors add, and once they rest",
         "From request to transitions, one request at a time, each followed by new priorities for "
         f"what it drew. The ratio is how many times as fast {OURS} is.",
         rows,
@@ -92,23 +93,25 @@ def processor_table(setting: IntakeSetting, missing: dict[str, str]) -> Table:
     results = _results(setting, missing)
     rows = []
     for cell in results.rounds:
-        off = results.figures(cell, lambda measured: 1e6 * measured.alone.processor)
-        on = results.figures(cell, lambda measured: 1e6 * measured.learning.processor)
+        off = results.figures(cell, lambda measured: 1e6 * measured.adding.a_transition)
+        on = results.figures(cell, lambda measured: 1e6 * measured.both.a_transition)
+        asking = results.figures(cell, lambda measured: 1e6 * measured.asking.a_request)
         for title in off:
-            aimed = title == OURS and cell.fits(learner=True)
-            times = _medians({LEARNER_OFF: off[title], LEARNER_ON: on[title]})
+            times = {LEARNER_OFF: off[title], LEARNER_ON: on[title], REQUEST: asking[title]}
             ratio = _ratio(on[title], off[title])
+            aimed = title == OURS and cell.fits(learner=True)
             aim = Aim(PROCESSOR_AIM, at_most=True) if aimed else None
             name = f"{cell.title()}, {title}"
-            rows.append(Row(name, BATCH, times, ratio, LEARNER_OFF, setting.rounds, aim))
+            rows.append(Row(name, BATCH, _medians(times), ratio, LEARNER_OFF, setting.rounds, aim))
     return Table(
         "processor",
         "Processor time of the server for a transition",
-        "All threads of the server, and its proxies where it has some; waiting for messages and, "
-        "beside a learner, its requests and updates are part of it. The ratio is beside a learner "
-        "that asks without a pause, to without one.",
+        "All threads of the server, and its proxies where it has some. Waiting for messages is "
+        "part of it, and, beside a learner that asks without a pause, so are its requests and "
+        "updates. The ratio is with the learner to without. Beside them stands what one request "
+        "and its update take while actors rest.",
         rows,
-        "microseconds of processor time a transition",
+        "microseconds of processor time, of a transition or of a request",
     )
 
 
@@ -127,7 +130,7 @@ def _rate_rows(
     results: Results, against: str, aim: Aim | None, titles: Sequence[str] = ()
 ) -> list[Row]:
     rows = []
-    for learner, look in ((False, _rate_alone), (True, _rate_learning)):
+    for learner, look in ((False, _rate_off), (True, _rate_on)):
         for cell in results.rounds:
             rates = results.figures(cell, look)
             shown = {title: rates[title] for title in titles or rates}
@@ -145,16 +148,23 @@ def _rate_rows(
     return rows
 
 
-def _rate_alone(measured: Measured) -> float:
-    return measured.alone.rate
+def _rate_off(measured: Measured) -> float:
+    return measured.adding.rate
 
 
-def _rate_learning(measured: Measured) -> float:
-    return measured.learning.rate
+def _rate_on(measured: Measured) -> float:
+    return measured.both.rate
 
 
-def _percentile(percent: int) -> Callable[[Measured], float]:
-    return lambda measured: 1e6 * float(np.percentile(measured.requests, percent))
+def _percentile(window: Window, percent: int) -> float:
+    return 1e6 * float(np.percentile(window.times, percent))
+
+
+_ROUND_TRIPS: Mapping[str, Callable[[Measured], float]] = {
+    "p50": lambda measured: _percentile(measured.both, 50),
+    "p99": lambda measured: _percentile(measured.both, 99),
+    "p50 at rest": lambda measured: _percentile(measured.asking, 50),
+}
 
 
 def _medians(figures: Mapping[str, Doubles]) -> dict[str, float]:
