@@ -108,6 +108,14 @@ class Sample(NamedTuple):
     transitions: Records
 
 
+class Taken(NamedTuple):
+    """Transitions at leaves of a `PrioritizedReplayBuffer`; the names are those of `Sample`."""
+
+    ids: Indices
+    masses: Doubles
+    transitions: Records
+
+
 class Intake:
     """Slots of the ring that were retired to take new transitions; one at a time is open.
 
@@ -424,7 +432,7 @@ class PrioritizedReplayBuffer:
                     self._intake.abandon()
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
-    def begin_add(self, count: int) -> Intake:
+    def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.
 
         For those who receive transitions straight into the ring. The transitions that they replace
@@ -434,6 +442,8 @@ class PrioritizedReplayBuffer:
         ----------
         count : int
             >= 0.
+        elsewhere : float
+            The largest mass in other shards of this buffer: counts for the default.
 
         Returns
         -------
@@ -451,7 +461,7 @@ class PrioritizedReplayBuffer:
             self._check_no_intake()
             self._ids.check_room(count)
             self._spare_snapshots(count)
-            intake = Intake(self, count, self._tree.max or 1.0)
+            intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)
             self._intake = intake
             try:
                 intake.retire(self)
@@ -546,6 +556,33 @@ class PrioritizedReplayBuffer:
             ids = self._ids.of_numbers(numbers)
             self._copy_out(numbers, drawn.indices, transitions)
             return Sample(ids, *drawn, transitions)
+
+    def take(self, indices: Indices, counts: bool = True) -> Taken:
+        """Copy the transitions at leaves that descents of `tree` have found.
+
+        For those who draw the targets themselves, as learners of several shards do.
+
+        Parameters
+        ----------
+        indices : ndarray of int64, shape (n,)
+            Leaves of positive mass.
+        counts : bool
+            Whether this is a draw, which moves beta on.
+
+        Returns
+        -------
+        Taken
+
+        Notes
+        -----
+        O(n) and one copy of each record.
+        """
+        transitions = _take_rows(len(indices), self._dtype)
+        with self._lock:
+            self._sampled += counts
+            ids = self._ids.of_numbers(self._numbers_of(indices))
+            np.take(self._storage, indices, out=transitions, mode="clip")
+            return Taken(ids, self._tree[indices], transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.

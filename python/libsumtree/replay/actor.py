@@ -24,11 +24,12 @@ _PUSH_SECONDS = 0.005
 class _Slot:
     """Memory for one batch on its way, written to again only once it is answered and sent."""
 
-    __slots__ = ("outgoing", "rows")
+    __slots__ = ("count", "outgoing", "rows")
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self.rows: npt.NDArray[Any] = np.empty(0, dtype)
         self.outgoing: Outgoing | None = None
+        self.count = 0
 
     def free(self) -> bool:
         return self.outgoing is None or self.outgoing.done()
@@ -36,7 +37,8 @@ class _Slot:
     def load(self, transitions: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
         if len(self.rows) < len(transitions):
             self.rows = np.empty(len(transitions), self.rows.dtype)
-        part = self.rows[: len(transitions)]
+        self.count = len(transitions)
+        part = self.rows[: self.count]
         part[...] = transitions
         return part.view(np.uint8)
 
@@ -54,6 +56,8 @@ class ActorClient(ReplayClient):
     """
 
     _ROLE = Flag.ACTOR
+    _elsewhere = 0.0
+    """The largest mass in other shards."""
 
     def __init__(
         self,
@@ -128,6 +132,7 @@ class ActorClient(ReplayClient):
             count=len(rows),
             itemsize=self.dtype.itemsize,
             payload=payload.nbytes,
+            real=self._elsewhere if values is None else 0.0,
             flags=Flag.DEFAULT if values is None else Flag.NONE,
         )
         body = () if values is None else (values,)

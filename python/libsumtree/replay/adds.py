@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from ..arguments import Doubles
 from ..errors import PriorityError
+from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
@@ -35,12 +37,19 @@ class Adds:
         self._check(message, peer)
         masses = self._masses(message)
         peer.unacked += 1
+        count, elsewhere = message.count, 0.0 if masses is not None else message.real
         self._intake.announce(
-            Announced(Purpose.ADD, peer, message.sequence, message.payload, message.count, masses)
+            Announced(
+                Purpose.ADD, peer, message.sequence, message.payload, count, masses, elsewhere
+            )
         )
 
     def _masses(self, message: Message) -> Doubles | None:
         if message.flags & Flag.DEFAULT:
+            if not 0.0 <= message.real <= MAX_MASS:
+                raise RefusedError(
+                    Code.PRIORITY, f"the largest mass in other shards is {message.real}"
+                )
             return None
         priorities = message.body.view("<f8")
         try:
@@ -112,4 +121,5 @@ class Adds:
 
     def _acknowledge(self, peer: Peer, ack: Message) -> None:
         peer.unacked -= 1
-        self._peers.send(peer, ack)
+        ring = self._peers.ring()
+        self._peers.send(peer, replace(ack, value=ring.inserted, real=ring.tree.max))

@@ -51,6 +51,8 @@ class Announced:
     masses : ndarray of float64, shape (count,), optional
         ADD: what `PrioritizedReplayBuffer.check_priorities` made of the priorities; None for the
         default.
+    elsewhere : float
+        ADD: the largest mass in other shards, for the default.
     """
 
     purpose: Purpose
@@ -59,6 +61,7 @@ class Announced:
     nbytes: int
     count: int = 0
     masses: Doubles | None = None
+    elsewhere: float = 0.0
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class PayloadIntake:
     """
 
     def __init__(
-        self, channel: Channel, begin_add: Callable[[int], Intake], landed: Landed
+        self, channel: Channel, begin_add: Callable[[Announced], Intake], landed: Landed
     ) -> None:
         self._channel = channel
         self._begin_intake = begin_add
@@ -168,7 +171,7 @@ class PayloadIntake:
 
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
         """Receive into the ring; beside it if the batch is split or longer than the ring."""
-        intake = self._begin_intake(announced.count)
+        intake = self._begin_intake(announced)
         self._ring_taken = True
         target = as_bytes(intake.segments[0]) if _is_whole(intake) else _scratch(probe)
         return _Landing(probe.receive(target), intake)
