@@ -577,12 +577,12 @@ class PrioritizedReplayBuffer:
         -----
         O(n) and one copy of each record.
         """
-        transitions = _take_rows(len(indices), self._dtype)
+        transitions = _take_rows(len(indices), self._sample_dtype)
         with self._lock:
             self._sampled += counts
-            ids = self._ids.of_numbers(self._numbers_of(indices))
-            np.take(self._storage, indices, out=transitions, mode="clip")
-            return Taken(ids, self._tree[indices], transitions)
+            numbers = self._numbers_of(indices)
+            self._copy_out(numbers, indices, transitions)
+            return Taken(self._ids.of_numbers(numbers), self._tree[indices], transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.

@@ -109,7 +109,7 @@ def answer(peers: Peers, peer: Peer, request: Message) -> None:
     reply = request.answer(
         Kind.DRAWN,
         count=len(indices),
-        itemsize=buffer.dtype.itemsize,
+        itemsize=buffer.sample_dtype.itemsize,
         payload=0 if transitions is None else transitions.nbytes,
         real=beta,
     )

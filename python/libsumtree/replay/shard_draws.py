@@ -87,6 +87,11 @@ class ShardLearner(LearnerClient):
         self._parts[message.sequence] = None
         return message.sequence
 
+    @property
+    def sample_dtype(self) -> np.dtype[Any]:
+        """What is drawn, see `PrioritizedReplayBuffer.sample_dtype`."""
+        return self._sample_dtype
+
     def answered(self, sequence: int) -> bool:
         """Whether a request has its answer."""
         return self._parts[sequence] is not None
@@ -116,7 +121,7 @@ class ShardLearner(LearnerClient):
                 self._parts[message.sequence] = error_of(message)
             return
         n = message.count
-        if len(rows) != n * self.dtype.itemsize:
+        if len(rows) != n * self._sample_dtype.itemsize:
             raise ProtocolError(f"{n} samples of {len(rows)} bytes came")
         self._note_status(message)
         if wanted:
@@ -125,7 +130,7 @@ class ShardLearner(LearnerClient):
                 columns[0].view("<i8"),
                 columns[1].view("<i8"),
                 columns[2].view("<f8"),
-                rows.view(self.dtype),
+                rows.view(self._sample_dtype),
                 self.status.min,
                 message.real,
             )
@@ -196,7 +201,7 @@ class Draw:
 
     def missing(self) -> list[int]:
         """Return the shards whose answers this draw waits for."""
-        return [] if self.done else sorted(self._asked)
+        return [] if self.done else sorted(self._asked) or [0]
 
     # ---- before there is anything to draw from ----
 
@@ -227,7 +232,7 @@ class Draw:
     def route(self, clients: list[ShardLearner], fractions: Doubles, position: int) -> None:
         """Send every shard its targets, and every other one the draw alone."""
         self.fractions = fractions
-        self.result = Result.empty(self.n, clients[0].dtype)
+        self.result = Result.empty(self.n, clients[0].sample_dtype)
         self._send(clients, np.arange(self.n), self.n, position)
 
     def _send(self, clients: list[ShardLearner], which: Indices, whole: int, position: int) -> None:

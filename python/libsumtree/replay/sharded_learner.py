@@ -205,7 +205,7 @@ class ShardedLearner(ShardedClient[ShardLearner]):
                 client.update_priorities(names[part], values[part], timeout)
 
     def checkpoint(self, state: Mapping[str, npt.ArrayLike], timeout: float | None = None) -> str:
-        """Have one state of all shards written: the buffers after all updates sent before, and this.
+        """Have one state of all shards written: after all updates sent before, and with this.
 
         Returns
         -------
