@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..arguments import Doubles
 from ..errors import PriorityError
+from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
@@ -38,12 +39,19 @@ class Adds:
         peer.unacked += 1
         inline = message.inline() if message.flags & Flag.INLINE else None
         payload, count = message.payload, message.count
+        elsewhere = 0.0 if masses is not None else message.real
         self._intake.announce(
-            Announced(Purpose.ADD, peer, message.sequence, payload, count, masses, inline)
+            Announced(
+                Purpose.ADD, peer, message.sequence, payload, count, masses, elsewhere, inline
+            )
         )
 
     def _masses(self, message: Message) -> Doubles | None:
         if message.flags & Flag.DEFAULT:
+            if not 0.0 <= message.real <= MAX_MASS:
+                raise RefusedError(
+                    Code.PRIORITY, f"the largest mass in other shards is {message.real}"
+                )
             return None
         priorities = message.body[: 8 * message.count].view("<f8")
         try:
@@ -123,5 +131,7 @@ class Adds:
             peers.counters.answered(peer.rank, ack.sequence)
             ack.sequence = sequence
             ack.count += count
+        ring = peers.ring()
         for peer, ack in acks.items():
+            ack.value, ack.real = ring.inserted, ring.tree.max
             peers.send(peer, ack)
