@@ -158,8 +158,8 @@ def waiting_is_late(comm: Comm, clients: Comm) -> None:
             continue
         source = message.source
         if message.kind is Kind.HELLO:
-            terms = Terms(64, 0, 3, 3, 16, 100, 100, False).to_json().encode()
-            channel.send(source, message.answer(Kind.WELCOME), terms)
+            terms = Terms(64, 0, 3, 3, 16, 100, 100, False, 1, 0, "", 0, ReplayStatus())
+            channel.send(source, message.answer(Kind.WELCOME), terms.to_json().encode())
         elif message.kind is Kind.SAMPLE:
             rows = np.zeros(message.count, RECORD)
             rows["action"] = message.count
