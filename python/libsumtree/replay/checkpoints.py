@@ -38,17 +38,17 @@ class Progress:
         Transitions ever drawn, and updates ever skipped.
     surplus : float, optional
         Of the rate limiter; None if there was no pacing.
-    rate_limit : str, optional
-        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     learner : dict of str to ndarray, optional
         The learner state that came last; None if none ever did. Replaced, never written to.
+    rate_limit : str, optional
+        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     """
 
     sampled: int = 0
     stale: int = 0
     surplus: float | None = None
-    rate_limit: str | None = None
     learner: State | None = None
+    rate_limit: str | None = None
 
 
 @dataclass(slots=True)
@@ -344,4 +344,4 @@ def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: 
     limit = attributes.get(_RATE_LIMIT)
     if limit is not None and type(limit) is not str:
         raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
-    return Progress(sampled, stale, surplus, limit, learner or None)
+    return Progress(sampled, stale, surplus, learner or None, limit)
