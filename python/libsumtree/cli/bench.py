@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from ..bench.suites import SUITES, TREE, Suite
 from ..bench.trees import Setting
 from ..files import write_atomically
 from .complaints import UsageError
+from .progress import Bar, bar
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -112,7 +113,8 @@ def main(args: argparse.Namespace) -> int:
             require("matplotlib", "bench")
     limits = Limits(args.rounds, _DEFAULTS.limits.seconds, min(args.rounds, _DEFAULTS.limits.least))
     setting = Setting(args.leaves, limits, args.seed)
-    report = suite.run(setting, names, _show_nothing if args.json else _show)
+    with bar(len(names)) as shown:
+        report = suite.run(setting, names, partial(_show, not args.json, shown))
     if args.json:
         print(json.dumps(report.as_json(), indent=1))
     else:
@@ -132,13 +134,13 @@ def _tables(suite: Suite, wanted: list[str] | None) -> list[str]:
     return [name for name in suite.tables if not wanted or name in wanted]
 
 
-def _show(report: Report, table: Table | None) -> None:
-    print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
-
-
-def _show_nothing(report: Report, table: Table | None) -> None:
-    if table is not None:
-        print(f"measured: {table.title}", file=sys.stderr, flush=True)
+def _show(aloud: bool, shown: Bar, report: Report, table: Table | None) -> None:
+    if aloud:
+        print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
+    if table is None:
+        shown.say(f"measuring {report.suite}")
+    else:
+        shown.advance()
 
 
 def _write(folder: Path, suite: Suite, report: Report) -> None:
