@@ -40,10 +40,10 @@ class Progress:
         Transitions ever drawn, and updates ever skipped.
     surplus : float, optional
         Of the rate limiter; None if there was no pacing.
-    rate_limit : str, optional
-        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     learner : dict of str to ndarray, optional
         The learner state that came last; None if none ever did. Replaced, never written to.
+    rate_limit : str, optional
+        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     streams : dict of int to int
         How many doubles each learner has taken from its stream, see `streams.Streams`.
     """
@@ -51,8 +51,8 @@ class Progress:
     sampled: int = 0
     stale: int = 0
     surplus: float | None = None
-    rate_limit: str | None = None
     learner: State | None = None
+    rate_limit: str | None = None
     streams: dict[int, int] = field(default_factory=dict)
 
 
@@ -352,7 +352,7 @@ def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: 
     if limit is not None and type(limit) is not str:
         raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
     streams = _streams(path, attributes)
-    return Progress(sampled, stale, surplus, limit, learner or None, streams)
+    return Progress(sampled, stale, surplus, learner or None, limit, streams)
 
 
 def _streams(path: Path, attributes: dict[str, checkpoint.Attribute]) -> dict[int, int]:

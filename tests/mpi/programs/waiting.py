@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,17 @@ def waiting_counts(comm: Comm, clients: Comm) -> None:
             learner.poll()
         times = {name: learner.round_trips[name].count for name in ("sample", "update")}
         note("times.json", times)
+        wait_for_lines(learner, int(os.environ.get("LINES_OF_METRICS", "0")))
         learner.stop()
+
+
+def wait_for_lines(learner: LearnerClient, count: int) -> None:
+    """Wait until the metrics file has so many lines: a service may end before a second is due."""
+    deadline = time.monotonic() + 60.0
+    while count and len(Path(os.environ["METRICS"]).read_bytes().splitlines()) < count:
+        assert time.monotonic() < deadline
+        learner.poll()
+        time.sleep(0.005)
 
 
 def waiting_loses_folder(comm: Comm, clients: Comm) -> None:
