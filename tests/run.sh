@@ -12,6 +12,8 @@
 #   lint          formatters, linters and type checker
 #   jobs          the job templates on a private Slurm; needs root and apt; at most 5 minutes
 #   packaging     the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
+#   docs          builds the documentation into build/docs, every warning an error; runs the code on its
+#                 pages and checks their links; at most 2 minutes
 #   mutants       named faults, each of which must turn the suite red
 #   long          soaks, hundreds of kills, large trees, many seeds
 #
@@ -58,7 +60,7 @@ multicore_tests() {
 default_part() {
     step 'set-up' prepare_with_mpi
     step 'C tests' c_tests multicore
-    step 'Python tests' "$python" -m pytest -q tests/python
+    step 'Python tests' "$python" -m pytest -q tests/python tests/docs/test_first_pages.py
     step 'Python tests, multicore' multicore_tests
     step 'MPI tests' "$python" -m pytest -q tests/mpi
 }
@@ -145,6 +147,30 @@ packaging_part() {
     step 'set-up' packaging_set_up
     step 'packaging tools' pip_install -r tests/packaging/requirements.txt
     step 'packaging tests' "$python" -m pytest -q --durations=10 tests/packaging
+}
+
+# Installs the requirements of an extra, without installing the package itself again.
+extra_install() {
+    requirements=$environment/libsumtree-extra-$1.txt
+    "$python" -c '
+import sys, tomllib
+with open("pyproject.toml", "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*(wanted for wanted in extras[sys.argv[1]] if not wanted.startswith("libsumtree")), sep="\n")
+' "$1" >"$requirements" || return 1
+    pip_install -r "$requirements"
+}
+
+docs_set_up() {
+    packages_prepare hdf5-tools
+    prepare_with_mpi
+    extra_install docs
+}
+
+docs_part() {
+    step 'set-up' docs_set_up
+    step 'documentation' "$python" -m sphinx -W --keep-going -q -E -b html docs build/docs
+    step 'tests of the documentation' "$python" -m pytest -q --durations=5 tests/docs
 }
 
 # What `libsumtree jobs render` writes is shell, too.
@@ -294,9 +320,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | mutants | long) ;;
+default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants long, or none"
     exit 2
     ;;
 esac

@@ -1,0 +1,212 @@
+"""Runs the code blocks of a Markdown page, from its top to its end, in one empty folder.
+
+```python    runs; all blocks of a page share their names. One that begins with ``# NAME.py`` is
+             written to that file instead, for a later block to run.
+```python    that begins with ``>>>`` is a doctest: its output is compared.
+```sh        runs under bash and must succeed.
+```console   commands after ``$``, and what they print: compared, "..." standing for anything.
+```text      and other languages are for readers.
+
+``<!-- not run: why -->`` right above a block keeps it from being run. Of every block, run or not,
+the commands of this project must be ones that it understands: see `commands_of`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sybil import Document, Example, Region
+from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
+
+TOP = Path(__file__).resolve().parents[2]
+SECONDS = 300
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+_NOT_RUN = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
+_FILE = re.compile(r"# (\w+\.py)\n")
+_RUNNABLE = ("python", "sh", "console")
+
+
+@dataclass
+class Block:
+    """One code block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    source: str
+    not_run: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(TOP)}:{self.line}"
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Give the code blocks of a page, in order."""
+    return [example.parsed for example in _parse(page).examples()]
+
+
+def _parse(page: Path) -> Document:
+    return Document.parse(str(page), _blocks, encoding="utf-8")
+
+
+def _blocks(document: Document) -> Iterator[Region]:
+    for region in FencedCodeBlockLexer(language=r"\w*")(document):
+        before = _NOT_RUN.search(document.text[: region.start])
+        block = Block(
+            Path(document.path),
+            document.text.count("\n", 0, region.start) + 2,
+            region.lexemes["language"],
+            str(region.lexemes["source"]),
+            before[1] if before else "",
+        )
+        yield Region(region.start, region.end, block, _evaluate)
+
+
+@dataclass
+class Session:
+    """A page that is being run: its folder, its names, and what was run so far."""
+
+    folder: Path
+    names: dict[str, Any] = field(default_factory=lambda: {"__name__": "__page__"})
+    ran: int = 0
+
+
+def run_page(page: Path, folder: Path) -> int:
+    """Run what is to be run of a page, in a folder; return how many blocks that were."""
+    document = _parse(page)
+    document.namespace["session"] = session = Session(folder)
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for example in document.examples():
+            example.evaluate()
+    finally:
+        os.chdir(before)
+    return session.ran
+
+
+def _evaluate(example: Example) -> str:
+    """Run one block; what is wrong with it is what is returned."""
+    block: Block = example.parsed
+    session: Session = example.namespace["session"]
+    if block.not_run or block.language not in _RUNNABLE:
+        return ""
+    session.ran += 1
+    if block.language == "sh":
+        return _run_shell(block, session)
+    if block.language == "console":
+        return _run_console(block, session)
+    file = _FILE.match(block.source)
+    if file:
+        (session.folder / file[1]).write_text(block.source)
+        return ""
+    if block.source.startswith(">>>"):
+        return _run_doctest(block, session)
+    _run_python(block, session)
+    return ""
+
+
+def _run_python(block: Block, session: Session) -> None:
+    padded = "\n" * (block.line - 1) + block.source
+    exec(compile(padded, str(block.page), "exec", dont_inherit=True), session.names)
+
+
+def _run_doctest(block: Block, session: Session) -> str:
+    parsed = doctest.DocTestParser().get_doctest(
+        block.source, session.names, block.place, str(block.page), block.line - 1
+    )
+    said = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    with contextlib.redirect_stdout(io.StringIO()):
+        failed = runner.run(parsed, out=said.write, clear_globs=False).failed
+    session.names.update(parsed.globs)
+    return said.getvalue() if failed else ""
+
+
+def environment() -> dict[str, str]:
+    """Give the environment of a newcomer's shell: the package's own Python, and its MPI, first."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    beside = os.environ["PATH"]
+    if "SUMTREE_MPIEXEC" in os.environ:
+        launcher = shlex.split(os.environ["SUMTREE_MPIEXEC"])[0]
+        beside = f"{Path(launcher).parent}{os.pathsep}{beside}"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{beside}"
+    return {**os.environ, **threads, "PATH": path, "COLUMNS": "100"}
+
+
+def _shell(command: str, session: Session) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=session.folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+    )
+
+
+def _run_shell(block: Block, session: Session) -> str:
+    done = _shell(block.source, session)
+    if done.returncode == 0:
+        return ""
+    return f"{block.place}: ended with {done.returncode}:\n{block.source}\n{done.stdout}"
+
+
+def _run_console(block: Block, session: Session) -> str:
+    problems = []
+    for command, expected in console_commands(block.source):
+        got = _shell(command, session).stdout
+        if not doctest.OutputChecker().check_output(expected, got, OPTIONS):
+            problems.append(f"{block.place}: $ {command}\nexpected:\n{expected}\ngot:\n{got}")
+    return "\n".join(problems)
+
+
+def console_commands(source: str) -> list[tuple[str, str]]:
+    """Split a console's text into commands, those over several lines joined, and their output."""
+    parts = re.split(r"^\$ ", source, flags=re.MULTILINE)
+    if parts[0].strip():
+        raise ValueError(f"a console block begins with a command after '$', not {parts[0]!r}")
+    commands = []
+    for part in parts[1:]:
+        command, _, expected = part.replace("\\\n", "").partition("\n")
+        commands.append((command, expected))
+    return commands
+
+
+def commands_of(block: Block) -> list[list[str]]:
+    """Give the words of the commands of a block that start a program of this project.
+
+    ``libsumtree ...`` wherever it stands on a line, without what a shell would make of it: lines
+    with brackets, an ellipsis or variables as arguments are for readers.
+    """
+    if block.language == "console":
+        text = "\n".join(command for command, _ in console_commands(block.source))
+    elif block.language == "sh":
+        text = block.source.replace("\\\n", " ")
+    else:
+        return []
+    found = []
+    for line in text.split("\n"):
+        for piece in re.split(r"&&|\|\||;|\|", _without_comment(line)):
+            words = shlex.split(piece)
+            if "libsumtree" in words and not any("$" in word or word == "..." for word in words):
+                found.append(words)
+    return found
+
+
+def _without_comment(line: str) -> str:
+    return re.sub(r"(^|\s)#.*", "", line)
