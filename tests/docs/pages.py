@@ -1,13 +1,17 @@
-"""Runs the code blocks of a Markdown page, from its top to its end, in one empty folder.
+"""Runs the code blocks of a Markdown page, from its top to its end, in one folder of its own.
+
+In the folder lies nothing but ``examples``, as in a checkout.
 
 ```python    runs; all blocks of a page share their names. One that begins with ``# NAME.py`` is
              written to that file instead, for a later block to run.
 ```python    that begins with ``>>>`` is a doctest: its output is compared.
 ```sh        runs under bash and must succeed.
-```console   commands after ``$``, and what they print: compared, "..." standing for anything.
+```console   commands after ``$``, and what they print: compared, "..." standing for anything. They
+             must succeed, but for those that print "error:".
 ```text      and other languages are for readers.
 
-``<!-- not run: why -->`` right above a block keeps it from being run. Of every block, run or not,
+``<!-- not run: why -->`` right above a block keeps it from being run, and ``<!-- needs torch -->``
+where there is no torch, which takes gigabytes: such pages are run by hand. Of every block, run or not,
 the commands of this project must be ones that it understands: see `commands_of`.
 """
 
@@ -23,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +38,7 @@ TOP = Path(__file__).resolve().parents[2]
 SECONDS = 300
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _NOT_RUN = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
+_NEEDS = re.compile(r"<!-- needs (\w+) -->\s*\Z")
 _FILE = re.compile(r"# (\w+\.py)\n")
 _RUNNABLE = ("python", "sh", "console")
 
@@ -63,13 +69,17 @@ def _parse(page: Path) -> Document:
 
 def _blocks(document: Document) -> Iterator[Region]:
     for region in FencedCodeBlockLexer(language=r"\w*")(document):
-        before = _NOT_RUN.search(document.text[: region.start])
+        above = document.text[: region.start]
+        reason, needed = _NOT_RUN.search(above), _NEEDS.search(above)
+        not_run = reason[1] if reason else ""
+        if needed and find_spec(needed[1]) is None:
+            not_run = f"{needed[1]} is not installed"
         block = Block(
             Path(document.path),
             document.text.count("\n", 0, region.start) + 2,
             region.lexemes["language"],
             str(region.lexemes["source"]),
-            before[1] if before else "",
+            not_run,
         )
         yield Region(region.start, region.end, block, _evaluate)
 
@@ -88,6 +98,7 @@ def run_page(page: Path, folder: Path) -> int:
     document = _parse(page)
     document.namespace["session"] = session = Session(folder)
     before = Path.cwd()
+    (folder / "examples").symlink_to(TOP / "examples")
     os.chdir(folder)
     try:
         for example in document.examples():
@@ -169,9 +180,14 @@ def _run_shell(block: Block, session: Session) -> str:
 def _run_console(block: Block, session: Session) -> str:
     problems = []
     for command, expected in console_commands(block.source):
-        got = _shell(command, session).stdout
-        if not doctest.OutputChecker().check_output(expected, got, OPTIONS):
-            problems.append(f"{block.place}: $ {command}\nexpected:\n{expected}\ngot:\n{got}")
+        done = _shell(command, session)
+        got = done.stdout
+        is_right = doctest.OutputChecker().check_output(expected, got, OPTIONS)
+        if not is_right or (done.returncode and "error:" not in expected):
+            problems.append(
+                f"{block.place}: $ {command}\nexpected:\n{expected}\n"
+                f"got, and status {done.returncode}:\n{got}"
+            )
     return "\n".join(problems)
 
 
