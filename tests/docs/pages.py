@@ -11,8 +11,9 @@ In the folder lies nothing but ``examples``, as in a checkout.
 ```text      and other languages are for readers.
 
 ``<!-- not run: why -->`` right above a block keeps it from being run, and ``<!-- needs torch -->``
-where there is no torch, which takes gigabytes: such pages are run by hand. Of every block, run or not,
-the commands of this project must be ones that it understands: see `commands_of`.
+where there is no torch, which takes gigabytes: such pages are run by hand. ``<!-- nothing is run:
+why -->`` anywhere is about a whole page. Of every block, run or not, the commands of this project
+must be ones that it understands: see `commands_of`.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ TOP = Path(__file__).resolve().parents[2]
 SECONDS = 300
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _NOT_RUN = re.compile(r"<!-- not run: (\S.*?) -->\s*\Z", re.DOTALL)
+_NOTHING = re.compile(r"<!-- nothing is run: (\S.*?) -->", re.DOTALL)
 _NEEDS = re.compile(r"<!-- needs (\w+) -->\s*\Z")
 _FILE = re.compile(r"# (\w+\.py)\n")
+_COMMAND = re.compile(
+    r"(?:^|&& |-m |^(?:mpiexec|srun|salloc)(?: -\S+ \d+)+ )libsumtree (.+)$", re.MULTILINE
+)
+_END = re.compile(r" (?:\||;|&&|:|--|#|>|<)(?: |$)|\)|  +#")
 _RUNNABLE = ("python", "sh", "console")
 
 
@@ -70,7 +76,8 @@ def _parse(page: Path) -> Document:
 def _blocks(document: Document) -> Iterator[Region]:
     for region in FencedCodeBlockLexer(language=r"\w*")(document):
         above = document.text[: region.start]
-        reason, needed = _NOT_RUN.search(above), _NEEDS.search(above)
+        reason = _NOTHING.search(document.text) or _NOT_RUN.search(above)
+        needed = _NEEDS.search(above)
         not_run = reason[1] if reason else ""
         if needed and find_spec(needed[1]) is None:
             not_run = f"{needed[1]} is not installed"
@@ -204,10 +211,8 @@ def console_commands(source: str) -> list[tuple[str, str]]:
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Give the words of the commands of a block that start a program of this project.
-
-    ``libsumtree ...`` wherever it stands on a line, without what a shell would make of it: lines
-    with brackets, an ellipsis or variables as arguments are for readers.
+    """Give the arguments of every ``libsumtree`` that a block starts, at the beginning or after
+    ``&&``, ``-m`` or a launcher; a line with an ellipsis is for readers.
     """
     if block.language == "console":
         text = "\n".join(command for command, _ in console_commands(block.source))
@@ -215,14 +220,5 @@ def commands_of(block: Block) -> list[list[str]]:
         text = block.source.replace("\\\n", " ")
     else:
         return []
-    found = []
-    for line in text.split("\n"):
-        for piece in re.split(r"&&|\|\||;|\|", _without_comment(line)):
-            words = shlex.split(piece)
-            if "libsumtree" in words and not any("$" in word or word == "..." for word in words):
-                found.append(words)
-    return found
-
-
-def _without_comment(line: str) -> str:
-    return re.sub(r"(^|\s)#.*", "", line)
+    given = [_END.split(arguments)[0] for arguments in _COMMAND.findall(text)]
+    return [shlex.split(arguments) for arguments in given if "..." not in arguments]

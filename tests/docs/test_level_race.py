@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import runpy
 
-import libsumtree as st
 import numpy as np
 import pytest
+
+import libsumtree as st
 from pages import TOP
 
 RACE = runpy.run_path(str(TOP / "examples/level_race.py"))
