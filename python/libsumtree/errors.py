@@ -132,6 +132,10 @@ class CheckpointMismatchError(CheckpointError):
     """A checkpoint does not fit what was asked for, such as its record dtype."""
 
 
+class MetricsError(SumTreeError, ValueError):
+    """A file is no metrics file of a known schema, or cannot be written as one."""
+
+
 class ReplayError(SumTreeError, RuntimeError):
     """The replay service cannot go on as asked."""
 
@@ -149,7 +153,19 @@ class RejectedError(ReplayError):
 
 
 class ReplayTimeoutError(ReplayError, TimeoutError):
-    """No answer came within the time allowed."""
+    """No answer came within the time allowed.
+
+    Attributes
+    ----------
+    waits_for : str
+        What the client waited for in vain: ``"rate limiter"``, ``"turn"`` (others are first),
+        ``"checkpoint"``, ``"payload"`` or ``"receiver"``, as the replay rank said, or
+        ``"answer"`` if it said nothing.
+    """
+
+    def __init__(self, message: str, waits_for: str = "answer") -> None:
+        super().__init__(message)
+        self.waits_for = waits_for
 
 
 class ReplayStopped(ReplayError):  # noqa: N818 - it is no error

@@ -60,6 +60,7 @@ def test_actor_waits_while_it_has_no_credit(jobs: Jobs) -> None:
     sent, unacknowledged, message = (job.folder / "credits").read_text().split(maxsplit=2)
     assert int(unacknowledged) == 2
     assert "no credit for another batch from the replay rank (rank 0) within 0.5 s" in message
+    assert "within 0.5 s: it waits for the rate limiter: " in message
     assert int(sent) < 10
     assert job.summary["inserted"] == 50 * int(sent)
 

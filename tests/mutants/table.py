@@ -73,6 +73,10 @@ def service_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_service.py::test_{name}" for name in names]
 
 
+def waiting_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_waiting.py::test_{name}" for name in names]
+
+
 TREES = [
     Mutant(
         "delta update",
@@ -551,6 +555,51 @@ SERVICE = [
         "if peer.unacked >= credits:",
         "if False:",
         service_tests("hostile_client_is_answered[hostile_credits]"),
+    ),
+    Mutant(
+        "a wait given up forgets the payload on its way",
+        "python/libsumtree/replay/client.py",
+        "                raise self._timed_out(what, seconds)\n",
+        "                self._arrival = None\n"
+        "                raise self._timed_out(what, seconds)\n",
+        waiting_tests("wait_that_is_given_up_before_a_payload_mixes_no_answers"),
+    ),
+    Mutant(
+        "a late answer taken for another's",
+        "python/libsumtree/replay/learner.py",
+        "            if message.sequence in self._answers:\n"
+        "                self._answers[message.sequence] = message\n",
+        "            for sequence in self._answers:\n"
+        "                self._answers[sequence] = message\n",
+        waiting_tests("silence_of_the_replay_rank_is_said_and_overcome"),
+    ),
+    Mutant(
+        "a changed limit not in the checkpoint",
+        "python/libsumtree/replay/server.py",
+        "        peers.progress.rate_limit = peers.limiter.saved()\n",
+        "",
+        waiting_tests("learner_changes_the_limit_and_checkpoints_keep_it"),
+    ),
+    Mutant(
+        "a limit changed past a request that waits",
+        "python/libsumtree/replay/pacing.py",
+        "if limit.error_buffer is not None and largest > 2 * limit.error_buffer:",
+        "if False:",
+        waiting_tests("learner_changes_the_limit_and_checkpoints_keep_it"),
+    ),
+    Mutant(
+        "a bucket one too far",
+        "python/libsumtree/metrics/histogram.py",
+        "    low = bucket - STEPS * exponent\n",
+        "    low = bucket - STEPS * exponent + 1\n",
+        ["tests/python/test_metrics.py::test_a_time_lies_within_the_bounds_of_its_bucket"],
+    ),
+    Mutant(
+        "a torn line goes on in the next",
+        "python/libsumtree/metrics/sink.py",
+        'rest = memoryview(b"\\n" + line if self._torn else line)',
+        "rest = memoryview(line)",
+        ["tests/python/test_metrics.py::test_lines_are_appended_after_a_torn_one"],
     ),
 ]
 

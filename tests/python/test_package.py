@@ -33,6 +33,7 @@ LAYERS = [
     ["reference"],
     ["buffer", "snapshot", "inspection", "redistribution", "verification"],
     ["__init__"],
+    ["metrics"],
     ["replay"],
     ["apex"],
     ["jobs"],
@@ -40,7 +41,7 @@ LAYERS = [
     ["cli"],
     ["__main__"],
 ]
-OPTIONAL = ("h5py", "mpi4py", "gymnasium", "matplotlib", "zmq")
+OPTIONAL = ("h5py", "mpi4py", "gymnasium", "matplotlib", "zmq", "rich", "shtab")
 
 
 def layer(module: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libsumtree.errors import ArgumentError, ArgumentTypeError, CapacityError
-from libsumtree.replay import RateLimiter, ReplayConfig
+from libsumtree.replay import RateLimit, RateLimiter, ReplayConfig
 
 
 def test_without_a_ratio_only_the_size_counts() -> None:
@@ -147,3 +147,92 @@ def test_settings_that_cannot_be_are_refused(
 def test_capacity_is_the_buffer_s_to_refuse() -> None:
     assert issubclass(CapacityError, ValueError)
     assert ReplayConfig(capacity=2**50).capacity == 2**50
+
+
+# ---- changes at run time ----
+
+
+def test_change_keeps_the_surplus_within_the_new_bounds() -> None:
+    limiter = RateLimiter(100, 4.0, 400.0)
+    limiter.inserted(150)
+    limiter.sampled(64)
+    limiter.change(RateLimit(50, 2.0, 500.0), inserted=150)
+    assert limiter.surplus == 4.0 * 50 - 64
+    limiter.change(RateLimit(50, 2.0, 100.0), inserted=150)
+    assert limiter.surplus == 100.0
+    assert limiter.changes == 2
+
+
+def test_change_below_the_minimum_begins_in_balance() -> None:
+    limiter = RateLimiter(1000, 4.0, 400.0)
+    limiter.inserted(120)
+    limiter.change(RateLimit(100, 4.0, 400.0), inserted=120)
+    assert limiter.surplus == 0.0
+    assert limiter.may_sample(64, size=120)
+
+
+def test_change_lets_what_waits_pass_by_default() -> None:
+    """The default error buffer knows of the requests and batches that came before the change."""
+    limiter = RateLimiter()
+    limiter.expect_sample(4096)
+    limiter.inserted(300)
+    limiter.change(RateLimit(1, 0.5), inserted=300)
+    assert limiter.error_buffer == 4096.0
+    assert limiter.may_sample(4096, size=300)
+    limiter.change(RateLimit(1, 64.0), inserted=300)
+    assert limiter.error_buffer == 300 * 64.0
+
+
+def test_pacing_may_be_given_up_and_taken_up_again() -> None:
+    limiter = RateLimiter(10, 1.0, 50.0)
+    limiter.inserted(10_000)
+    assert not limiter.may_insert(size=100)
+    limiter.change(RateLimit(10), inserted=10_000)
+    assert limiter.may_insert(size=100)
+    assert limiter.surplus is None
+    limiter.change(RateLimit(10, 1.0, 50.0), inserted=10_000)
+    assert limiter.surplus == 0.0
+
+
+def test_changes_hold_on_as_long_as_the_same_is_asked_for() -> None:
+    limiter = RateLimiter(1000, 4.0)
+    assert limiter.saved() is None
+    limiter.change(RateLimit(100, 2.0, 64.0), inserted=0)
+    saved = limiter.saved()
+    assert saved is not None
+    again = RateLimiter(1000, 4.0)
+    assert again.go_on(saved, inserted=500, surplus=7.0, capacity=5000)
+    assert (again.limit, again.surplus, again.changes) == (RateLimit(100, 2.0, 64.0), 7.0, 1)
+    assert again.saved() == saved
+    for other, capacity in ((RateLimiter(1000, 4.5), 5000), (RateLimiter(1000, 4.0), 99)):
+        before = other.limit
+        assert not other.go_on(saved, inserted=500, surplus=7.0, capacity=capacity)
+        assert (other.limit, other.changes) == (before, 0)
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        *("", "[]", "{}", '{"asked": {}, "in_force": {}, "changes": "x"}'),
+        '{"asked": {"min_size_to_sample": 0}, "in_force": {}, "changes": 1}',
+        '{"asked": {"other": 1}, "in_force": {}, "changes": 1}',
+    ],
+)
+def test_saved_limit_that_is_none_is_refused(saved: str) -> None:
+    with pytest.raises(ArgumentError, match="no rate limit"):
+        RateLimiter().go_on(saved, 0, None, 10)
+
+
+def test_why_says_how_much_is_missing() -> None:
+    limiter = RateLimiter(1000, 4.0, 40.0)
+    assert limiter.why_no_sample(1, 120) == "waits for the rate limiter: 120 of 1000 transitions"
+    limiter.inserted(1000)
+    assert limiter.why_no_sample(40, 1000) == ""
+    assert limiter.why_no_sample(49, 1000).startswith("waits for the rate limiter: 3 more trans")
+    limiter.inserted(3)
+    assert limiter.may_sample(49, 1000)
+    assert limiter.why_no_insert(1003) == ""
+    limiter.inserted(10)
+    assert limiter.why_no_insert(1013).startswith("waits for the rate limiter: 12 more samples")
+    limiter.sampled(12)
+    assert limiter.may_insert(1013)

@@ -31,7 +31,10 @@ BODIES: dict[Kind, int] = {
     Kind.UPDATE: 16 * 3,
     Kind.UPDATED: STATUS_SIZE,
 }
-TEXTS = (Kind.HELLO, Kind.WELCOME, Kind.CHECKPOINTED, Kind.REFUSED)
+TEXTS = (
+    *(Kind.HELLO, Kind.WELCOME, Kind.CHECKPOINTED, Kind.REFUSED),
+    *(Kind.LIMIT, Kind.LIMITED, Kind.REASON),
+)
 
 
 def received(data: bytes) -> Bytes:

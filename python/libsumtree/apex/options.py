@@ -14,6 +14,9 @@ from .network import DEFAULT_NETWORK
 #: Seconds between two checkpoints, and how many are kept, if nothing is said.
 CHECKPOINT_INTERVAL = 60.0
 KEEP = 3
+FULL_EVERY = 8
+#: Seconds between two lines of metrics, if nothing is said.
+METRICS_INTERVAL = 10.0
 
 #: Names of the files in the output folder.
 POLICY_FILE = "policy.npz"
@@ -35,6 +38,12 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _file(text: str) -> Path:
+    if not text:
+        raise ValueError("an empty path is no file")
+    return Path(text)
+
+
 def _ratio(text: str) -> float | None:
     return None if text == "none" else float(text)
 
@@ -45,6 +54,7 @@ _EXPECTED: dict[Callable[[str], Any], str] = {
     _widths: "whole numbers with commas between, as in 128,128",
     _ratio: "a number or 'none'",
     _folder: "the path of a folder",
+    _file: "the path of a file",
 }
 
 
@@ -103,6 +113,22 @@ class ApexOptions:
         "a path goes on from that file (default: auto)",
         str,
     )
+    full_every: int | None = _option(
+        None,
+        "N",
+        f"of N checkpoints in a row one is full, the others hold what changed "
+        f"(default: {FULL_EVERY})",
+        int,
+    )
+    metrics: Path | None = _option(
+        None, "FILE", "append lines of JSON to this file, for `libsumtree stats`", _file
+    )
+    metrics_interval: float | None = _option(
+        None, "SECONDS", f"time between two lines (default: {METRICS_INTERVAL:g})", float
+    )
+    status_interval: float = _option(
+        0.0, "SECONDS", "time between two status lines of the replay rank; 0: none", float
+    )
     timeout: float = _option(
         300.0, "SECONDS", "how long a rank waits for another one before the job is given up", float
     )
@@ -128,6 +154,8 @@ class ApexOptions:
         if not self.hidden or min(self.hidden) < 1:
             widths = ",".join(map(str, self.hidden))
             raise OptionError(f"--hidden is {widths!r}: it must be widths above 0, as in 128,128")
+        if self.metrics_interval is not None and self.metrics is None:
+            raise OptionError("--metrics-interval needs --metrics")
         self._check_sizes()
         self._check_checkpoints()
 
@@ -145,7 +173,7 @@ class ApexOptions:
 
     def _check_checkpoints(self) -> None:
         if self.checkpoint_dir is None:
-            for name in ("checkpoint_interval", "keep"):
+            for name in ("checkpoint_interval", "keep", "full_every"):
                 if getattr(self, name) is not None:
                     raise OptionError(f"{flag(name)} needs --checkpoint-dir")
             if self.resume in ("auto", "never"):
@@ -172,6 +200,8 @@ _POSITIVE = (
     "samples_per_insert",
     "checkpoint_interval",
     "keep",
+    "full_every",
+    "metrics_interval",
     "timeout",
 )
 _RANGES = {
@@ -183,6 +213,7 @@ _RANGES = {
     "actor_batch": (1, 65_536),
     "beta": (0, 1),
     "seed": (0, 2**63 - 1),
+    "status_interval": (0, math.inf),
 }
 
 

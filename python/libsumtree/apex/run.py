@@ -18,7 +18,15 @@ from .errors import MissingExtraError, require, require_mpi
 from .files import prepare_folder
 from .learner import DoubleQLearner
 from .network import NetworkSpec, QFunction, make_network
-from .options import CHECKPOINT_INTERVAL, CURVE_FILE, KEEP, POLICY_FILE, ApexOptions
+from .options import (
+    CHECKPOINT_INTERVAL,
+    CURVE_FILE,
+    FULL_EVERY,
+    KEEP,
+    METRICS_INTERVAL,
+    POLICY_FILE,
+    ApexOptions,
+)
 from .policy import PolicyMetadata, mean_evaluation_return, save_policy
 from .progress import Progress
 
@@ -185,6 +193,10 @@ def _replay_config(options: ApexOptions, spec: EnvironmentSpec) -> ReplayConfig:
         checkpoint_dir=options.checkpoint_dir,
         checkpoint_interval=options.checkpoint_interval or CHECKPOINT_INTERVAL,
         keep=options.keep or KEEP,
+        full_every=options.full_every or FULL_EVERY,
+        metrics=options.metrics,
+        metrics_interval=options.metrics_interval or METRICS_INTERVAL,
+        status_interval=options.status_interval,
         resume=options.resume or "auto",
         min_size_to_sample=options.learning_starts,
         samples_per_insert=options.samples_per_insert,

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, bench, checkpoint, info, jobs, replay, tune, verify
+from . import apex, bench, checkpoint, info, jobs, replay, stats, tune, verify
 from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
 
 UNREAD_STATUS = 1
@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "checkpoint": checkpoint,
     "replay": replay,
     "apex": apex,
+    "stats": stats,
     "jobs": jobs,
 }
 

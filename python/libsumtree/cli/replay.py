@@ -41,6 +41,7 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     _add_buffer(parser)
     _add_checkpoints(parser)
     _add_pacing(parser)
+    _add_metrics(parser)
     return parser
 
 
@@ -124,6 +125,28 @@ def _add_pacing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_metrics(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="append lines of JSON to this file, for `libsumtree stats`",
+    )
+    add(
+        "--metrics-interval",
+        type=float,
+        metavar="S",
+        help="seconds between two lines (default: 10)",
+    )
+    add(
+        "--status-interval",
+        type=float,
+        metavar="S",
+        help="seconds between two status lines on standard error; 0: none (default: 0)",
+    )
+
+
 def main(args: argparse.Namespace) -> int:
     """Serve until stopped; return the exit status.
 
@@ -170,6 +193,8 @@ def _config(args: argparse.Namespace) -> ReplayConfig:
         if idle:
             flags = ", ".join("--" + name.replace("_", "-") for name in idle)
             raise ArgumentError(f"{flags} has no meaning without --checkpoint-dir")
+    if "metrics_interval" in given and "metrics" not in given:
+        raise ArgumentError("--metrics-interval has no meaning without --metrics")
     if args.ranks < 2:
         raise ArgumentError(f"--ranks is {args.ranks}: a replay rank and its clients are >= 2")
     if "dtype" in given:

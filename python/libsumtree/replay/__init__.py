@@ -24,7 +24,7 @@ from .actor import ActorClient
 from .client import ReplayClient
 from .config import ReplayConfig
 from .learner import LearnerClient, ReplaySample
-from .limiter import RateLimiter
+from .limiter import RateLimit, RateLimiter
 from .server import ReplayRank, ReplaySummary
 from .signals import StopFlag, install_signal_flag
 from .status import ReplayStatus
@@ -33,6 +33,7 @@ from .world import check_world
 __all__ = [
     "ActorClient",
     "LearnerClient",
+    "RateLimit",
     "RateLimiter",
     "ReplayClient",
     "ReplayConfig",

@@ -15,7 +15,7 @@ from ..errors import ArgumentTypeError, PriorityError, ShapeError
 from ..frames import check_runs, layout_of
 from .channel import MPI, Outgoing
 from .client import ReplayClient, refuse_longer
-from .messages import Code, Flag, Kind, Message
+from .messages import Bytes, Code, Flag, Kind, Message
 
 _EAGER_BYTES = 1 << 14
 _PUSH_SECONDS = 0.005
@@ -73,7 +73,12 @@ class ActorClient(ReplayClient):
         """How many batches are without an answer."""
         return len(self._inflight)
 
-    def add(self, transitions: npt.NDArray[Any], priorities: ArrayLike | None = None) -> None:
+    def add(
+        self,
+        transitions: npt.NDArray[Any],
+        priorities: ArrayLike | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Send transitions; returns as soon as they are copied and on their way.
 
         Parameters
@@ -82,6 +87,8 @@ class ActorClient(ReplayClient):
             Records of this client's dtype, oldest first; the array may be written to again at once.
         priorities : array_like of real numbers, shape (n,), or one number, optional
             Finite, >= 0. None: the largest priority held, see `PrioritizedReplayBuffer.add`.
+        timeout : float, optional
+            Seconds to wait for a credit; the client's own if not given.
 
         Raises
         ------
@@ -92,7 +99,8 @@ class ActorClient(ReplayClient):
         RejectedError
             If a batch sent before was refused; this one was not sent.
         ReplayTimeoutError
-            If no credit came.
+            If no credit came, saying what for: the rate limiter for instance. Nothing was sent; the
+            same call may be made again.
 
         Notes
         -----
@@ -106,7 +114,7 @@ class ActorClient(ReplayClient):
         self._raise_if_stopping()
         if len(rows) == 0:
             return
-        self._wait(self._has_credit, "credit for another batch", stop=True)
+        self._wait(self._has_credit, "credit for another batch", timeout, stop=True)
         slot = self._slots.popleft()
         self._inflight[self._send_batch(slot, rows, values)] = slot
 
@@ -141,9 +149,9 @@ class ActorClient(ReplayClient):
             self._slots.rotate(-1)
         return False
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: Message, payload: Bytes) -> None:
         if message.kind is not Kind.ACK:
-            super()._handle(message)
+            super()._handle(message, payload)
             return
         slot = self._inflight.pop(message.sequence, None)
         if slot is None:

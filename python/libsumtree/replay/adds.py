@@ -7,7 +7,7 @@ from collections import deque
 from ..arguments import Doubles
 from ..errors import PriorityError
 from .intake import Announced, PayloadIntake, Purpose
-from .messages import Code, Flag, Kind, Message
+from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 
 
@@ -72,6 +72,8 @@ class Adds:
             peers.reject(refused, Code.PAYLOAD, failure)
             return
         peers.added[peer.rank] += announced.count
+        peers.counters.batches += 1
+        peers.counters.added += announced.count
         peers.limiter.inserted(announced.count)
         ack = Message(Kind.ACK, sequence=announced.sequence, count=announced.count)
         self._held.append((peer, ack))
@@ -85,6 +87,18 @@ class Adds:
             self._acknowledge(*self._held.popleft())
             busy = True
         return busy
+
+    @property
+    def held(self) -> int:
+        """How many acknowledgements are held back."""
+        return len(self._held)
+
+    def why(self, peer: Peer) -> tuple[Wait, str] | None:
+        """Say what the acknowledgements of a client wait for; None if none is held back."""
+        if all(held[0] is not peer for held in self._held):
+            return None
+        text = self._peers.limiter.why_no_insert(len(self._peers.ring()))
+        return Wait.RATE_LIMITER, text or "is about to acknowledge"
 
     def settle(self, peer: Peer) -> None:
         """Acknowledge all the batches of a client that is leaving."""

@@ -118,6 +118,8 @@ class Channel:
         self._sending: dict[int, deque[Outgoing]] = {}
         self._arriving: dict[int, deque[Incoming]] = {}
         self._arriving_count = 0
+        self.bytes_out = 0
+        """Bytes of all that was sent: headers, bodies and payloads."""
 
     @property
     def comm(self) -> MPI.Intracomm:
@@ -136,6 +138,7 @@ class Channel:
         `payload` must not be written to until the result is done; both are kept alive until then.
         """
         data = message.encode(*body)
+        self.bytes_out += len(data) + (0 if payload is None else payload.nbytes)
         requests = [self._comm.Isend([data, MPI.BYTE], dest, CONTROL_TAG)]
         if payload is not None:
             requests.append(self._comm.Isend([payload, MPI.BYTE], dest, PAYLOAD_TAG))
@@ -147,6 +150,10 @@ class Channel:
     def unsent(self, dest: int) -> int:
         """Return how many messages to `dest` MPI has not let go of."""
         return len(self._sending.get(dest, ()))
+
+    def unsent_to_all(self) -> int:
+        """Return how many messages MPI has not let go of."""
+        return sum(map(len, self._sending.values()))
 
     def reap(self) -> bool:
         """Let go of what was sent; return whether anything is still on its way."""

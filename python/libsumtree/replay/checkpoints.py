@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import secrets
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,10 +20,12 @@ from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
 from ..snapshot import Base, Snapshot
 from .archive import State
+from .console import say
 
 _TEMPORARY = re.compile(r"\.replay-\d{12}\.h5\..*\.tmp")
 _LEARNER = "learner/"
 _SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
+_RATE_LIMIT = "replay_rate_limit"
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Progress:
         Transitions ever drawn, and updates ever skipped.
     surplus : float, optional
         Of the rate limiter; None if there was no pacing.
+    rate_limit : str, optional
+        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     learner : dict of str to ndarray, optional
         The learner state that came last; None if none ever did. Replaced, never written to.
     """
@@ -44,6 +47,7 @@ class Progress:
     sampled: int = 0
     stale: int = 0
     surplus: float | None = None
+    rate_limit: str | None = None
     learner: State | None = None
 
 
@@ -65,11 +69,6 @@ class Restored:
     saved_capacity: int
     saved_size: int
     progress: Progress = field(default_factory=Progress)
-
-
-def say(text: str) -> None:
-    """Tell whoever watches the job, on standard error."""
-    print(f"libsumtree replay: {text}", file=sys.stderr, flush=True)
 
 
 class Saving:
@@ -292,6 +291,8 @@ def _contents(
     }
     if progress.surplus is not None:
         attributes[_SURPLUS] = progress.surplus
+    if progress.rate_limit is not None:
+        attributes[_RATE_LIMIT] = progress.rate_limit
     learner = {
         _LEARNER + "/".join(map(checkpoint.escape_name, name.split("/"))): [array]
         for name, array in (progress.learner or {}).items()
@@ -340,4 +341,7 @@ def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: 
         )
     if surplus is not None and type(surplus) is not float:
         raise CheckpointCorruptError(f"checkpoint {path}: {_SURPLUS} is {surplus!r}")
-    return Progress(sampled, stale, surplus, learner or None)
+    limit = attributes.get(_RATE_LIMIT)
+    if limit is not None and type(limit) is not str:
+        raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
+    return Progress(sampled, stale, surplus, limit, learner or None)

@@ -24,13 +24,20 @@ from ..errors import (
     SumTreeError,
     WorldError,
 )
+from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
-from .channel import MPI, Backoff, Channel, Malformed
-from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message
+from .channel import MPI, Backoff, Channel, Incoming, Malformed
+from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
 from .terms import Terms
 
 _LONGEST_SLEEP = 0.001
 _FAREWELL_SECONDS = 2.0
+# Before its time is over, a client asks what it is waiting for: so long before, at most; where the
+# whole wait is shorter than the least, it only looks.
+_ASK_SECONDS = 1.0
+_LEAST_ASKING = 0.05
+_NOTHING: Bytes = np.empty(0, np.uint8)
+_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.UPDATE: "update"}
 
 
 class ReplayClient:
@@ -58,6 +65,9 @@ class ReplayClient:
         The replay rank is ending; brought up to date by `poll` and by every other call.
     checkpointing : bool
         Whether the replay rank writes checkpoints.
+    round_trips : dict of str to Histogram
+        Times from a request to its answer: ``"add"`` of an actor, ``"sample"`` and ``"update"`` of
+        a learner. What the rate limiter held back counts.
 
     Raises
     ------
@@ -82,6 +92,11 @@ class ReplayClient:
         self._timeout = as_real(timeout, "timeout")
         if math.isnan(self._timeout) or self._timeout <= 0:
             raise ArgumentError(f"timeout is {timeout} s: a positive number of seconds")
+        self.round_trips = {name: Histogram() for name in _TIMED.values()}
+        self._sent: dict[int, tuple[str, int]] = {}
+        self._arrival: _Arrival | None = None
+        self._asked = 0
+        self._reason: Message | None = None
         size = comm.Get_size()
         if not 0 <= replay_rank < size or replay_rank == comm.Get_rank():
             raise WorldError(
@@ -151,13 +166,15 @@ class ReplayClient:
 
     # ---- for the two kinds of client ----
 
-    def _handle(self, message: Message) -> None:
-        """Take an answer of the kinds that only this kind of client gets."""
+    def _handle(self, message: Message, payload: Bytes) -> None:
+        """Take an answer of the kinds that only this kind of client gets, and its payload."""
         raise ProtocolError(f"the replay rank sent {message.kind.name}, which nothing asked for")
 
     def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Any:
         if self._gone:
             raise ReplayError("this client is closed")
+        if message.kind in _TIMED:
+            self._sent[message.sequence] = _TIMED[message.kind], time.perf_counter_ns()
         return self._channel.send(self._server, message, *body, payload=payload)
 
     def _next_sequence(self) -> int:
@@ -173,11 +190,24 @@ class ReplayClient:
     def _pump(self) -> bool:
         """Take every message that is there; return whether there was any."""
         busy = False
-        while (message := self._channel.receive()) is not None:
+        while True:
+            if self._arrival is not None:
+                payload = self._arrival.turn(self._channel)
+                if payload is None:
+                    break
+                message, self._arrival = self._arrival.message, None
+                self._take(message, payload)
+                busy = True
+            received = self._channel.receive()
+            if received is None:
+                break
             busy = True
-            if isinstance(message, Malformed):
-                raise ProtocolError(f"from the replay rank: {message.reason}")
-            self._take(message)
+            if isinstance(received, Malformed):
+                raise ProtocolError(f"from the replay rank: {received.reason}")
+            if received.payload:
+                self._arrival = _Arrival(received)
+            else:
+                self._take(received, _NOTHING)
         self._channel.reap()
         return busy
 
@@ -189,13 +219,21 @@ class ReplayClient:
         *,
         stop: bool = False,
         problems: bool = True,
+        ask: bool = True,
     ) -> None:
         """Take messages until `ready`.
 
         Raises what was refused, unless not `problems`; and, with `stop`, `ReplayStopped` once the
-        replay rank is ending.
+        replay rank is ending. With `ask`, a client that has waited nearly long enough asks what
+        for.
         """
-        pause = _Pause(self._server, what, self._timeout if timeout is None else timeout)
+        seconds = self._timeout if timeout is None else checked_timeout(timeout)
+        deadline = time.monotonic() + seconds
+        asking = math.inf
+        if ask and seconds >= _LEAST_ASKING:
+            asking = deadline - min(seconds / 2, _ASK_SECONDS)
+        backoff = Backoff(_LONGEST_SLEEP)
+        self._asked, self._reason = 0, None
         while True:
             busy = self._pump()
             if ready():
@@ -204,19 +242,23 @@ class ReplayClient:
                 self._raise_problem()
             if stop:
                 self._raise_if_stopping()
-            pause.turn(busy)
+            now = time.monotonic()
+            if now >= deadline and not busy:
+                raise self._timed_out(what, seconds)
+            if now >= asking:
+                asking = math.inf
+                self._asked = self._next_sequence()
+                self._send(Message(Kind.ASK, sequence=self._asked))
+            backoff.turn(busy)
 
-    def _receive_payload(self, nbytes: int) -> Bytes:
-        """Receive the payload that the last control message announced."""
-        pause = _Pause(self._server, "payload", self._timeout)
-        while (payload := self._channel.probe(self._server)) is None:
-            pause.turn(busy=False)
-        if payload.nbytes != nbytes:
-            raise ProtocolError(f"a payload of {payload.nbytes} bytes instead of {nbytes}")
-        incoming = payload.receive(np.empty(nbytes, np.uint8))
-        while not incoming.done():
-            pause.turn(busy=False)
-        return incoming.buffer
+    def _timed_out(self, what: str, seconds: float) -> ReplayTimeoutError:
+        """Return the exception of a client that has waited long enough, with what for."""
+        late = f"no {what} from the replay rank (rank {self._server}) within {seconds:g} s"
+        if not self._asked:
+            return ReplayTimeoutError(late)
+        if self._reason is None:
+            return ReplayTimeoutError(f"{late}: no answer from rank {self._server}")
+        return ReplayTimeoutError(f"{late}: it {self._reason.text}", _wait_of(self._reason).text)
 
     def _raise_problem(self) -> None:
         if self._problem is not None:
@@ -233,31 +275,37 @@ class ReplayClient:
 
     # ---- inside ----
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, payload: Bytes) -> None:
+        timed = self._sent.pop(message.sequence, None)
+        if timed is not None:
+            self.round_trips[timed[0]].add(time.perf_counter_ns() - timed[1])
         if message.kind is Kind.STOPPING:
             self.stopping = True
         elif message.kind is Kind.GOODBYE:
             self._gone = True
         elif message.kind is Kind.WELCOME:
-            self._be_welcome(message)
+            self._be_welcome(message, payload)
         elif message.kind is Kind.REFUSED:
             self._note_problem(message)
+        elif message.kind is Kind.REASON:
+            if message.sequence == self._asked:  # else it is of an earlier wait
+                self._reason = message
         else:
-            self._handle(message)
+            self._handle(message, payload)
 
     def _say_hello(self) -> None:
         hello = Message(Kind.HELLO, sequence=self._next_sequence(), flags=self._ROLE)
         self._send(hello, dtype_to_text(self.dtype).encode())
-        self._wait(lambda: self._terms is not None, "welcome")
+        self._wait(lambda: self._terms is not None, "welcome", ask=False)
 
-    def _be_welcome(self, message: Message) -> None:
+    def _be_welcome(self, message: Message, payload: Bytes) -> None:
         if message.sequence != self._sequence or self._terms is not None:
             raise ProtocolError("the replay rank sent WELCOME, which nothing asked for")
         terms = Terms.from_json(message.text)
         self._channel.set_max_batch(terms.max_batch)
         self.stopping = self.stopping or bool(message.flags & Flag.STOPPING)
         if message.payload:
-            self._take_state(self._receive_payload(message.payload))
+            self._take_state(payload)
         self._terms = terms
 
     def _take_state(self, data: Bytes) -> None:
@@ -265,7 +313,7 @@ class ReplayClient:
 
     def _say_bye(self, flag: int, timeout: float) -> None:
         self._send(Message(Kind.BYE, sequence=self._next_sequence(), flags=flag))
-        self._wait(lambda: self._gone, "goodbye", timeout, problems=False)
+        self._wait(lambda: self._gone, "goodbye", timeout, problems=False, ask=False)
 
     def _leave_failed(self) -> None:
         """Tell that this client failed; the exception on its way matters more than any answer."""
@@ -277,18 +325,51 @@ class ReplayClient:
             self._gone = True
 
 
-class _Pause:
-    """Waits between two looks for what the replay rank owes, until the time is over."""
+class _Arrival:
+    """A control message whose payload is on its way, however often a wait for it is given up."""
 
-    def __init__(self, rank: int, what: str, seconds: float) -> None:
-        self._complaint = f"no {what} from the replay rank (rank {rank}) within {seconds:g} s"
-        self._deadline = time.monotonic() + seconds
-        self._backoff = Backoff(_LONGEST_SLEEP)
+    __slots__ = ("_incoming", "message")
 
-    def turn(self, busy: bool) -> None:
-        if not busy and time.monotonic() > self._deadline:
-            raise ReplayTimeoutError(self._complaint)
-        self._backoff.turn(busy)
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self._incoming: Incoming | None = None
+
+    def turn(self, channel: Channel) -> Bytes | None:
+        """Return the payload once it is there.
+
+        Raises
+        ------
+        ProtocolError
+            If it is not as long as announced.
+        """
+        if self._incoming is None:
+            probe = channel.probe(self.message.source)
+            if probe is None:
+                return None
+            nbytes = self.message.payload
+            if probe.nbytes != nbytes:
+                raise ProtocolError(f"a payload of {probe.nbytes} bytes instead of {nbytes}")
+            self._incoming = probe.receive(np.empty(nbytes, np.uint8))
+        return self._incoming.buffer if self._incoming.done() else None
+
+
+def checked_timeout(timeout: float) -> float:
+    """Return a timeout, checked: seconds, 0 or more.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If it is not that.
+    """
+    seconds = as_real(timeout, "timeout")
+    if math.isnan(seconds) or seconds < 0:
+        raise ArgumentError(f"timeout is {timeout} s: a number of seconds >= 0")
+    return seconds
+
+
+def _wait_of(reason: Message) -> Wait:
+    known = reason.code is Code.OK and reason.value in set(Wait)
+    return Wait(reason.value) if known else Wait.ANSWER
 
 
 def error_of(message: Message) -> SumTreeError:

@@ -58,6 +58,13 @@ class ReplayConfig:
         Longest sleep between two looks for messages, in seconds: the latency of an idle service.
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
+    metrics : pathlib.Path, optional
+        File that lines of JSON are appended to, see docs/metrics.md. None: no metrics.
+    metrics_interval : float
+        Seconds between two lines.
+    status_interval : float
+        Seconds between two status lines on standard error, where each takes the place of the one
+        before on a terminal. 0: none.
     clients : int, optional
         The service ends by itself once so many clients have left and none is there. None: as many
         as `comm` has other ranks. A rank whose client leaves and comes again counts each time.
@@ -89,6 +96,9 @@ class ReplayConfig:
     max_batch: int = 65536
     idle_sleep: float = 0.002
     grace: float = 5.0
+    metrics: Path | None = None
+    metrics_interval: float = 10.0
+    status_interval: float = 0.0
     clients: int | None = None
 
     def __post_init__(self) -> None:
@@ -103,6 +113,8 @@ class ReplayConfig:
         self._check_seconds("checkpoint_interval", 0.0, math.inf, open_below=True)
         self._check_seconds("idle_sleep", 0.0, 1.0, open_below=True)
         self._check_seconds("grace", 0.0, math.inf)
+        self._check_seconds("metrics_interval", 0.0, math.inf, open_below=True)
+        self._check_seconds("status_interval", 0.0, math.inf)
         check_pacing(self.min_size_to_sample, self.samples_per_insert, self.error_buffer)
         if self.min_size_to_sample > self.capacity:
             raise ArgumentError(
@@ -115,6 +127,8 @@ class ReplayConfig:
     def _check_records(self) -> None:
         if self.checkpoint_dir is not None:
             object.__setattr__(self, "checkpoint_dir", Path(self.checkpoint_dir))
+        if self.metrics is not None:
+            object.__setattr__(self, "metrics", Path(self.metrics))
         if self.dtype is not None:
             object.__setattr__(self, "dtype", check_record_dtype(self.dtype))
         if not isinstance(self.resume, str) or not self.resume:

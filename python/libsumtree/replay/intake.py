@@ -98,6 +98,11 @@ class PayloadIntake:
         return len(self._queues.get(source, ()))
 
     @property
+    def announced(self) -> int:
+        """How many payloads of all have been announced and not received."""
+        return sum(map(len, self._queues.values()))
+
+    @property
     def ring_taken(self) -> bool:
         """Whether a batch is being received into the ring now."""
         return self._ring_taken

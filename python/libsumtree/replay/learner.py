@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from . import archive
 from .actor import checked_priorities
 from .channel import MPI
 from .client import ReplayClient, error_of, refuse_longer
+from .limiter import RateLimit
 from .messages import (
     Bytes,
     Code,
@@ -101,7 +102,7 @@ class LearnerClient(ReplayClient):
         self._order: deque[int] = deque()
         self._requests: dict[int, _Request] = {}
         self._updates: set[int] = set()
-        self._checkpoints: dict[int, Message | None] = {}
+        self._answers: dict[int, Message | None] = {}
         super().__init__(comm, dtype, replay_rank, timeout)
         self._sample_dtype = sample_dtype_of(self.dtype)
 
@@ -115,7 +116,7 @@ class LearnerClient(ReplayClient):
         """How many updates are without an answer."""
         return len(self._updates)
 
-    def request(self, n: int, beta: float | None = None) -> None:
+    def request(self, n: int, beta: float | None = None, timeout: float | None = None) -> None:
         """Ask for a draw of `n` transitions; `sample` receives them in the order of the requests.
 
         Parameters
@@ -124,6 +125,8 @@ class LearnerClient(ReplayClient):
             > 0.
         beta : float, optional
             Exponent of the weights, in 0 .. 1; the buffer's own if not given.
+        timeout : float, optional
+            Seconds to wait for a credit; the client's own if not given.
 
         Raises
         ------
@@ -132,7 +135,7 @@ class LearnerClient(ReplayClient):
         ReplayStopped
             If the replay rank is ending.
         ReplayTimeoutError
-            If no credit came.
+            If no credit came; nothing was asked for.
 
         Notes
         -----
@@ -143,7 +146,7 @@ class LearnerClient(ReplayClient):
             raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
         self.poll()
         self._raise_if_stopping()
-        self._wait(self._has_sample_credit, "credit for another request", stop=True)
+        self._wait(self._has_sample_credit, "credit for another request", timeout, stop=True)
         message = Message(
             Kind.SAMPLE,
             sequence=self._next_sequence(),
@@ -167,7 +170,8 @@ class LearnerClient(ReplayClient):
         beta : float, optional
             For a request that is made now.
         timeout : float, optional
-            Seconds to wait; the client's own if not given. The request stays in flight.
+            Seconds to wait; the client's own if not given. The request stays in flight, and its
+            draw is what the next call receives.
 
         Raises
         ------
@@ -178,10 +182,10 @@ class LearnerClient(ReplayClient):
         ReplayStopped
             If the replay rank is ending.
         ReplayTimeoutError
-            If nothing came, for the rate limiter waits for transitions perhaps.
+            If nothing came, saying what the request waits for: the rate limiter for instance.
         """
         if not self._order:
-            self.request(n, beta)
+            self.request(n, beta, timeout)
         sequence = self._order[0]
         request = self._requests[sequence]
         if request.n != n:
@@ -197,7 +201,9 @@ class LearnerClient(ReplayClient):
         assert request.result is not None
         return request.result
 
-    def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> None:
+    def update_priorities(
+        self, ids: ArrayLike, priorities: ArrayLike, timeout: float | None = None
+    ) -> None:
         """Send new priorities; returns as soon as they are on their way.
 
         Parameters
@@ -206,6 +212,8 @@ class LearnerClient(ReplayClient):
             From a sample; stale ones are skipped, and counted in ``status.stale``.
         priorities : array_like of real numbers, shape (n,), or one number
             Finite, >= 0.
+        timeout : float, optional
+            Seconds to wait for a credit; the client's own if not given.
 
         Raises
         ------
@@ -214,7 +222,7 @@ class LearnerClient(ReplayClient):
         RejectedError
             If something sent before was refused, an id that was never issued for instance.
         ReplayTimeoutError
-            If no credit came.
+            If no credit came; nothing was sent.
         """
         names = as_indices(ids, 1 << 63, "ids")
         if names.ndim != 1:
@@ -225,7 +233,7 @@ class LearnerClient(ReplayClient):
         self.poll()
         if len(names) == 0:
             return
-        self._wait(self._has_update_credit, "credit for another update")
+        self._wait(self._has_update_credit, "credit for another update", timeout)
         message = Message(Kind.UPDATE, sequence=self._next_sequence(), count=len(names))
         self._send(message, names.astype("<i8", copy=False), values)
         self._updates.add(message.sequence)
@@ -261,19 +269,59 @@ class LearnerClient(ReplayClient):
         data = archive.pack(state)
         self.checkpoint_due = False
         message = Message(Kind.CHECKPOINT, sequence=self._next_sequence(), payload=data.nbytes)
-        self._checkpoints[message.sequence] = None
-        self._send(message, payload=data)
-        try:
-            self._wait(
-                lambda: self._checkpoints[message.sequence] is not None, "checkpoint", timeout
-            )
-            answer = self._checkpoints[message.sequence]
-        finally:
-            del self._checkpoints[message.sequence]
-        assert answer is not None
-        if answer.code is not Code.OK:
-            raise error_of(answer)
-        return answer.text
+        return self._answer_to(message, "checkpoint", timeout, payload=data).text
+
+    def rate_limit(self, timeout: float | None = None) -> RateLimit:
+        """Return the rate limit in force.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait for the answer; the client's own if not given.
+
+        Raises
+        ------
+        ReplayTimeoutError
+            If no answer came.
+        """
+        return self._limited(None, timeout)
+
+    def set_rate_limit(
+        self,
+        min_size_to_sample: int = 1,
+        samples_per_insert: float | None = None,
+        error_buffer: float | None = None,
+        timeout: float | None = None,
+    ) -> RateLimit:
+        """Have learner and actors paced by other numbers from now on.
+
+        The change is for all clients, stands in metrics and checkpoints, and outlives a restart
+        that asks for the same rate limit as this service was started with.
+
+        Parameters
+        ----------
+        min_size_to_sample, samples_per_insert, error_buffer
+            See `RateLimiter`; they replace all three that are in force.
+        timeout : float, optional
+            Seconds to wait for the answer; the client's own if not given.
+
+        Returns
+        -------
+        RateLimit
+            What is in force now.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            If they cannot pace anything; nothing was sent.
+        RejectedError
+            If the buffer could never hold as many transitions, or a request that waits could never
+            be served; nothing has changed.
+        ReplayTimeoutError
+            If no answer came; whether the change was made, `rate_limit` tells.
+        """
+        limit = RateLimit(min_size_to_sample, samples_per_insert, error_buffer)
+        return self._limited(limit, timeout)
 
     def stop(self) -> None:
         """Ask the replay rank to end; it tells all clients, this one included."""
@@ -302,6 +350,36 @@ class LearnerClient(ReplayClient):
 
     # ---- inside ----
 
+    def _limited(self, limit: RateLimit | None, timeout: float | None) -> RateLimit:
+        text = "" if limit is None else limit.to_json()
+        message = Message(Kind.LIMIT, sequence=self._next_sequence())
+        answer = self._answer_to(message, "rate limit", timeout, text.encode())
+        try:
+            return RateLimit.from_json(answer.text)
+        except ArgumentError as error:
+            raise ProtocolError(f"the rate limit of the replay rank: {error}") from None
+
+    def _answer_to(
+        self,
+        message: Message,
+        what: str,
+        timeout: float | None,
+        *body: Any,
+        payload: Bytes | None = None,
+    ) -> Message:
+        """Send a request that is answered once, and wait; one that comes too late is dropped."""
+        self._answers[message.sequence] = None
+        try:
+            self._send(message, *body, payload=payload)
+            self._wait(lambda: self._answers[message.sequence] is not None, what, timeout)
+            answer = self._answers[message.sequence]
+        finally:
+            del self._answers[message.sequence]
+        assert answer is not None
+        if answer.code is not Code.OK:
+            raise error_of(answer)
+        return answer
+
     def _count(self, n: int) -> int:
         count = as_count(n, "n")
         if not 1 <= count <= self._agreed.most_rows:
@@ -318,26 +396,25 @@ class LearnerClient(ReplayClient):
     def _take_state(self, data: Bytes) -> None:
         self.state = archive.unpack(data)
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: Message, payload: Bytes) -> None:
         if message.kind is Kind.REPLY:
-            self._take_reply(message)
+            self._take_reply(message, payload)
         elif message.kind is Kind.UPDATED:
             self._take_updated(message)
-        elif message.kind is Kind.CHECKPOINTED:
-            if message.sequence in self._checkpoints:
-                self._checkpoints[message.sequence] = message
+        elif message.kind in (Kind.CHECKPOINTED, Kind.LIMITED):
+            if message.sequence in self._answers:
+                self._answers[message.sequence] = message
         elif message.kind is Kind.DUE:
             self.checkpoint_due = True
         else:
-            super()._handle(message)
+            super()._handle(message, payload)
 
-    def _take_reply(self, message: Message) -> None:
+    def _take_reply(self, message: Message, rows: Bytes) -> None:
         request = self._requests.get(message.sequence)
         if message.code is not Code.OK:
             if request is not None:
                 request.result = error_of(message)
             return
-        rows = self._receive_payload(message.payload)
         if request is None:
             return
         n = request.n

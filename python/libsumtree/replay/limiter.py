@@ -7,9 +7,57 @@ the first `min_size_to_sample` transitions are in.
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict, dataclass
 
+from ..arguments import as_integer, as_real
 from ..errors import ArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The three numbers that learner and actors are paced by, see `RateLimiter`.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If they cannot pace anything.
+    """
+
+    min_size_to_sample: int = 1
+    samples_per_insert: float | None = None
+    error_buffer: float | None = None
+
+    def __post_init__(self) -> None:
+        minimum = as_integer(self.min_size_to_sample, "min_size_to_sample")
+        object.__setattr__(self, "min_size_to_sample", minimum)
+        for name in ("samples_per_insert", "error_buffer"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, as_real(value, name))
+        check_pacing(self.min_size_to_sample, self.samples_per_insert, self.error_buffer)
+
+    def to_json(self) -> str:
+        """Return the three numbers as text."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> RateLimit:
+        """Read the three numbers from text.
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            If they are not that, or cannot pace anything.
+        """
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ArgumentError(f"not JSON: {error}") from None
+        if not isinstance(fields, dict) or set(fields) != set(cls.__slots__):
+            raise ArgumentError(f"{text!r:.80} is not made of {', '.join(cls.__slots__)}")
+        return cls(**fields)
 
 
 class RateLimiter:
@@ -44,16 +92,95 @@ class RateLimiter:
         inserted: int = 0,
         surplus: float | None = None,
     ) -> None:
-        check_pacing(min_size_to_sample, samples_per_insert, error_buffer)
-        self._min_size = min_size_to_sample
-        self._ratio = samples_per_insert
-        self._fixed = error_buffer
-        self._widest = max(1.0, samples_per_insert or 0.0)
-        self._offset = min_size_to_sample * (samples_per_insert or 0.0)
-        self._balance = inserted * (samples_per_insert or 0.0)
-        if inserted >= min_size_to_sample:
+        self._asked = RateLimit(min_size_to_sample, samples_per_insert, error_buffer)
+        self._changes = 0
+        self._largest_request = 0
+        self._largest_batch = 0
+        self._take(self._asked, inserted, surplus)
+
+    def _take(self, limit: RateLimit, inserted: int, surplus: float | None) -> None:
+        """Pace by these numbers from now on, as far from balance as before if that is allowed."""
+        self._limit = limit
+        self._min_size = limit.min_size_to_sample
+        self._ratio = ratio = limit.samples_per_insert
+        self._fixed = limit.error_buffer
+        self._offset = self._min_size * (ratio or 0.0)
+        self._balance = inserted * (ratio or 0.0)
+        batch = (ratio or 0.0) * max(1, self._largest_batch)
+        self._widest = max(1.0, batch, float(self._largest_request))
+        if inserted >= self._min_size:
             width = self.error_buffer
             self._balance = self._offset + min(max(surplus or 0.0, -width), width)
+
+    def change(self, limit: RateLimit, inserted: int) -> None:
+        """Pace by other numbers from now on.
+
+        Parameters
+        ----------
+        limit : RateLimit
+        inserted : int
+            Transitions that the buffer has ever taken.
+
+        Notes
+        -----
+        `surplus` stays what it was, brought within the new bounds; 0 if there was no pacing, or
+        fewer transitions than were needed for the first draw.
+        """
+        self._take(limit, inserted, self.surplus if inserted >= self._min_size else None)
+        self._changes += 1
+
+    def saved(self) -> str | None:
+        """Return what a checkpoint holds of changes made at run time; None if there was none."""
+        if not self._changes:
+            return None
+        pair = {"asked": asdict(self._asked), "in_force": asdict(self._limit)}
+        return json.dumps({**pair, "changes": self._changes})
+
+    def go_on(self, saved: str, inserted: int, surplus: float | None, capacity: int) -> bool:
+        """Take over changes made at run time, before a restart.
+
+        They hold as long as the same is asked for at the start as was then.
+
+        Parameters
+        ----------
+        saved : str
+            What `saved` returned.
+        inserted, surplus
+            As for the constructor.
+        capacity : int
+            Of the buffer: what needs a larger one does not hold.
+
+        Returns
+        -------
+        bool
+            Whether they hold.
+
+        Raises
+        ------
+        ArgumentError
+            If it is not that.
+        """
+        try:
+            fields = json.loads(saved)
+            asked, in_force = (RateLimit(**fields[name]) for name in ("asked", "in_force"))
+            changes = int(fields["changes"])
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise ArgumentError(f"no rate limit: {error}") from None
+        if asked != self._asked or in_force.min_size_to_sample > capacity:
+            return False
+        self._take(in_force, inserted, surplus)
+        self._changes = changes
+        return True
+
+    @property
+    def limit(self) -> RateLimit:
+        """The numbers in force."""
+        return self._limit
+
+    @property
+    def changes(self) -> int:
+        """How often the numbers were changed at run time, over restarts."""
+        return self._changes
 
     @property
     def surplus(self) -> float | None:
@@ -71,6 +198,7 @@ class RateLimiter:
 
     def expect_sample(self, n: int) -> None:
         """Note that a request of `n` samples is waiting."""
+        self._largest_request = max(self._largest_request, n)
         self._widest = max(self._widest, float(n))
 
     def may_sample(self, n: int, size: int) -> bool:
@@ -85,8 +213,35 @@ class RateLimiter:
             return True
         return self._balance <= self._offset + self.error_buffer
 
+    def why_no_sample(self, n: int, size: int) -> str:
+        """Say why `n` samples may not be drawn from `size` transitions; empty if they may."""
+        if size < self._min_size:
+            return f"waits for the rate limiter: {size} of {self._min_size} transitions"
+        if self.may_sample(n, size):
+            return ""
+        assert self._ratio is not None
+        short = self._offset - self.error_buffer + n - self._balance
+        missing = math.ceil(short / self._ratio)
+        return (
+            f"waits for the rate limiter: {missing} more transitions must come first, at "
+            f"{self._ratio:g} samples per insert (surplus {self._balance - self._offset:g}, "
+            f"error buffer {self.error_buffer:g})"
+        )
+
+    def why_no_insert(self, size: int) -> str:
+        """Say why actors may not go on with `size` transitions held; empty if they may."""
+        if self.may_insert(size):
+            return ""
+        ahead = math.ceil(self._balance - self._offset - self.error_buffer)
+        return (
+            f"waits for the rate limiter: {ahead} more samples must be drawn first, at "
+            f"{self._ratio:g} samples per insert (surplus {self._balance - self._offset:g}, "
+            f"error buffer {self.error_buffer:g})"
+        )
+
     def inserted(self, count: int) -> None:
         """Note that `count` transitions were added."""
+        self._largest_batch = max(self._largest_batch, count)
         if self._ratio is not None:
             self._widest = max(self._widest, count * self._ratio)
             self._balance += count * self._ratio

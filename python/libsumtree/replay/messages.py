@@ -25,6 +25,10 @@ STOPPING     replay rank
 BYE          client
 GOODBYE      replay rank
 REFUSED      replay rank what was wrong (text)
+LIMIT        learner     a rate limit (JSON); nothing: what is in force?
+LIMITED      replay rank the rate limit in force (JSON)
+ASK          client
+REASON       replay rank what it waits for, and a `Wait` in ``value`` (text)
 ============ =========== ===================================================== ================
 
 An answer whose ``code`` is not ``OK`` has a text as its body, and no payload.
@@ -78,6 +82,10 @@ class Kind(IntEnum):
     BYE = 14
     GOODBYE = 15
     REFUSED = 16
+    LIMIT = 20
+    LIMITED = 21
+    ASK = 22
+    REASON = 23
 
 
 class Flag:
@@ -110,6 +118,23 @@ class Code(IntEnum):
     EMPTY = 11
     STOPPING = 12
     CHECKPOINT = 13
+    LIMIT = 14
+
+
+class Wait(IntEnum):
+    """What a client waits for, as the replay rank sees it."""
+
+    ANSWER = 0
+    RATE_LIMITER = 1
+    TURN = 2
+    CHECKPOINT = 3
+    PAYLOAD = 4
+    RECEIVER = 5
+
+    @property
+    def text(self) -> str:
+        """The words of `ReplayTimeoutError.waits_for`."""
+        return self.name.lower().replace("_", " ")
 
 
 def _no_bytes() -> Bytes:
@@ -136,7 +161,7 @@ class Message:
     payload : int
         Bytes of the payload message that follows; 0 if none does.
     value : int
-        ADD acknowledged: unused. UPDATED: stale updates.
+        ADD acknowledged: unused. UPDATED: stale updates. REASON: a `Wait`.
     real : float
         SAMPLE: beta.
     body : ndarray of uint8
@@ -197,6 +222,9 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
     Kind.WELCOME: _only_text,
     Kind.CHECKPOINTED: _only_text,
     Kind.REFUSED: _only_text,
+    Kind.LIMIT: _only_text,
+    Kind.LIMITED: _only_text,
+    Kind.REASON: _only_text,
     Kind.ADD: lambda m: 0 if m.flags & Flag.DEFAULT else 8 * m.count,
     Kind.REPLY: lambda m: STATUS_SIZE + 24 * m.count,
     Kind.UPDATE: lambda m: 16 * m.count,

@@ -10,6 +10,7 @@ from ..buffer import PrioritizedReplayBuffer
 from .channel import Channel
 from .checkpoints import Progress
 from .config import ReplayConfig
+from .counters import Counters
 from .limiter import RateLimiter
 from .messages import (
     MESSAGE_LIMIT,
@@ -21,12 +22,15 @@ from .messages import (
 )
 from .status import ReplayStatus
 
-_MOST_UNSENT = 256
+MOST_UNSENT = 256
+"""Messages that a rank may have to take before it gets no more answers to questions."""
 _ANSWERS = {
     Kind.ADD: Kind.ACK,
     Kind.SAMPLE: Kind.REPLY,
     Kind.UPDATE: Kind.UPDATED,
     Kind.CHECKPOINT: Kind.CHECKPOINTED,
+    Kind.LIMIT: Kind.LIMITED,
+    Kind.ASK: Kind.REASON,
 }
 
 
@@ -90,6 +94,8 @@ class Peers:
         Transitions taken and messages refused, by rank, since the start.
     stopping : bool
         No more samples are given.
+    counters : Counters
+        Of this service, for its metrics.
     stop_reason : str
         Why the service is to end; empty as long as it is not.
     """
@@ -103,6 +109,7 @@ class Peers:
     left: int = 0
     added: Counter[int] = field(default_factory=Counter)
     rejected: Counter[int] = field(default_factory=Counter)
+    counters: Counters = field(default_factory=Counters)
     stopping: bool = False
     stop_reason: str = ""
 
@@ -113,16 +120,19 @@ class Peers:
     def send(self, peer: Peer, message: Message, *body: Any, payload: Any = None) -> None:
         """Send to a client if it is still there."""
         if self.has(peer):
+            self.counters.answered(peer.rank, message.sequence)
             self.channel.send(peer.rank, message, *body, payload=payload)
 
     def reject(self, message: Message, code: Code, text: str) -> None:
         """Count a request as rejected, and refuse it."""
         self.rejected[message.source] += 1
+        self.counters.rejected[code] += 1
         self.refuse(message, code, text)
 
     def refuse(self, message: Message, code: Code, text: str) -> None:
         """Answer with a code and a text; a rank that takes no answers gets no more of them."""
-        if self.channel.unsent(message.source) < _MOST_UNSENT:
+        self.counters.answered(message.source, message.sequence)
+        if self.channel.unsent(message.source) < MOST_UNSENT:
             kind = _ANSWERS.get(message.kind, Kind.REFUSED)
             answer = message.answer(kind, code=code)
             self.channel.send(message.source, answer, text.encode()[:TEXT_LIMIT])

@@ -6,7 +6,7 @@ from collections import deque
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
 from .intake import as_bytes
-from .messages import Code, Flag, Kind, Message
+from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 
 _ENDING = "the replay rank is ending"
@@ -70,6 +70,32 @@ class Samples:
             busy = True
         return busy
 
+    def largest(self) -> int:
+        """Return how many samples the largest request that waits is for; 0 if none does."""
+        return max((request.count for _, request in self._requests), default=0)
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return len(self._requests)
+
+    def why(self, peer: Peer) -> tuple[Wait, str] | None:
+        """Say what the oldest request of a client waits for; None if it has none."""
+        if all(owner is not peer for owner, _ in self._requests):
+            return None
+        first, request = self._requests[0]
+        peers = self._peers
+        text = peers.limiter.why_no_sample(request.count, len(peers.ring()))
+        if text:
+            wait = Wait.RATE_LIMITER
+        elif peers.channel.unsent(first.rank) > 2 * peers.config.sample_credits:
+            wait, text = Wait.RECEIVER, f"waits until rank {first.rank} takes what was sent to it"
+        else:
+            return Wait.TURN, "is about to draw"
+        if first is not peer:
+            text = f"serves {first} first, and for that {text}"
+        return wait, text
+
     def refuse_all(self) -> None:
         """Answer every request that waits: the service is ending."""
         while self._requests:
@@ -91,6 +117,8 @@ class Samples:
             peers.refuse(request, Code.EMPTY, str(error))
             return
         peers.progress.sampled += request.count
+        peers.counters.requests += 1
+        peers.counters.sampled += request.count
         peers.limiter.sampled(request.count)
         transitions = as_bytes(sample.transitions)
         answer = request.answer(
@@ -124,5 +152,9 @@ class Samples:
         except (PriorityError, ShapeError) as error:
             raise RefusedError(Code.PRIORITY, str(error)) from None
         self.updates += 1
+        peers.counters.updates += 1
         peers.progress.stale += stale
+        peers.counters.updated += count
+        peers.counters.stale += stale
+        peers.counters.stale_of[peer.rank] += stale
         peers.send(peer, message.answer(Kind.UPDATED, value=stale), peers.status().pack())

@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import CheckpointError, CheckpointMismatchError, WorldError
+from ..errors import (
+    ArgumentError,
+    CheckpointCorruptError,
+    CheckpointError,
+    CheckpointMismatchError,
+    WorldError,
+)
 from ..records import dtype_to_text
 from .channel import MPI, Backoff, Channel, wait_turns
-from .checkpoints import CheckpointFolder, Progress, Restored, Saving, read_file, say
+from .checkpoints import CheckpointFolder, Progress, Restored, Saving, read_file
 from .config import ReplayConfig
+from .console import say
 from .limiter import RateLimiter
+from .observer import Observer
 from .peers import Peers
 from .service import Service
 from .signals import StopFlag, install_signal_flag
@@ -116,13 +124,7 @@ class ReplayRank:
             )
         restored = self._restore()
         progress = Progress() if restored is None else restored.progress
-        limiter = RateLimiter(
-            config.min_size_to_sample,
-            config.samples_per_insert,
-            config.error_buffer,
-            0 if restored is None else restored.buffer.inserted,
-            progress.surplus,
-        )
+        limiter = self._make_limiter(restored)
         self._restored_from = None if restored is None else restored.path
         self._peers = Peers(Channel(comm, config.max_batch), config, limiter, progress)
         if restored is not None:
@@ -131,6 +133,7 @@ class ReplayRank:
             self._peers.buffer = self._make_buffer(config.dtype)
         self._service = Service(self._peers, self._make_buffer)
         self._written = self._marks()
+        self._written_at: float | None = None
         self._checkpoints = 0
         self._failures = 0
         self._last: Path | None = None
@@ -139,6 +142,7 @@ class ReplayRank:
         self._saving: Saving | None = None
         self._saving_marks: tuple[int, ...] = ()
         self._saving_for: object = None
+        self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
 
     @property
     def buffer(self) -> PrioritizedReplayBuffer | None:
@@ -158,6 +162,7 @@ class ReplayRank:
                 self._set_due()
                 self._serve(flag)
                 silent = self._end()
+            self._observer.end(self._peers.stop_reason)
         finally:
             if self._folder is not None:
                 self._folder.close()
@@ -170,6 +175,7 @@ class ReplayRank:
         while not self._wants_to_end(flag):
             busy = self._service.turn()
             self._tend_checkpoints()
+            self._observer.turn()
             backoff.turn(busy)
 
     def _wants_to_end(self, flag: StopFlag) -> bool:
@@ -190,6 +196,7 @@ class ReplayRank:
         while not self._all_left() and time.monotonic() < begin + self._config.grace:
             busy = self._service.turn()
             self._tend_saving()
+            self._observer.turn()
             if time.monotonic() >= urgent and self._saving is None:
                 self._begin_if_changed()
                 urgent = math.inf
@@ -262,6 +269,7 @@ class ReplayRank:
         assert self._folder is not None
         peers = self._peers
         peers.progress.surplus = peers.limiter.surplus
+        peers.progress.rate_limit = peers.limiter.saved()
         self._set_due()
         self._saving_marks = self._marks()
         self._saving_for = self._service.checkpoint_asked
@@ -282,6 +290,7 @@ class ReplayRank:
             self._saved(str(error))
         else:
             self._written = self._saving_marks
+            self._written_at = time.monotonic()
             self._checkpoints += 1
             self._saved("")
 
@@ -303,8 +312,25 @@ class ReplayRank:
         buffer = self._peers.buffer
         if buffer is None:
             return ()
-        service = self._service
-        return buffer.inserted, len(buffer), buffer.sampled, service.updates, service.states
+        service, changes = self._service, self._peers.limiter.changes
+        return (
+            buffer.inserted,
+            len(buffer),
+            buffer.sampled,
+            service.updates,
+            service.states,
+            changes,
+        )
+
+    def _checkpoint_facts(self) -> dict[str, Any]:
+        """Return what metrics say of checkpoints."""
+        at = self._written_at
+        return {
+            "written": self._checkpoints,
+            "failures": self._failures,
+            "age": None if at is None else time.monotonic() - at,
+            "writing": self._saving is not None,
+        }
 
     # ---- the beginning ----
 
@@ -318,6 +344,29 @@ class ReplayRank:
             seed=config.seed,
             backend=config.backend,
         )
+
+    def _make_limiter(self, restored: Restored | None) -> RateLimiter:
+        """Make the rate limiter; what a learner changed before a restart holds on, if it can."""
+        config = self._config
+        asked = config.min_size_to_sample, config.samples_per_insert, config.error_buffer
+        if restored is None:
+            return RateLimiter(*asked)
+        inserted, progress = restored.buffer.inserted, restored.progress
+        limiter = RateLimiter(*asked, inserted, progress.surplus)
+        if progress.rate_limit is None:
+            return limiter
+        saved = progress.rate_limit, inserted, progress.surplus, config.capacity
+        try:
+            kept = limiter.go_on(*saved)
+        except ArgumentError as error:
+            raise CheckpointCorruptError(f"checkpoint {restored.path}: {error}") from None
+        say(
+            f"rate limit: as a learner has set it, {limiter.limit.to_json()}"
+            if kept
+            else "rate limit: what is asked for wins over what a learner had set, for it differs "
+            "from what was asked for then, or the capacity is too small"
+        )
+        return limiter
 
     def _restore(self) -> Restored | None:
         config, folder = self._config, self._folder

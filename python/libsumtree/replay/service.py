@@ -13,9 +13,10 @@ from ..records import check_record_dtype, dtype_from_text, dtype_to_text
 from . import archive
 from .adds import Adds
 from .channel import Malformed
-from .checkpoints import say
+from .console import say
 from .intake import Announced, PayloadIntake, Purpose
-from .messages import Bytes, Code, Flag, Kind, Message
+from .messages import Bytes, Code, Flag, Kind, Message, Wait
+from .pacing import Pacing
 from .peers import Peer, Peers, RefusedError, check_role
 from .samples import Samples
 from .terms import Terms
@@ -50,6 +51,7 @@ class Service:
         self._intake = PayloadIntake(self._channel, self._begin_add, self._landed)
         self._adds = Adds(peers, self._intake)
         self._samples = Samples(peers)
+        self._pacing = Pacing(peers, self._intake, self._adds, self._samples)
         self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
             Kind.ADD: self._adds.handle,
             Kind.SAMPLE: self._samples.handle,
@@ -57,6 +59,8 @@ class Service:
             Kind.CHECKPOINT: self._checkpoint,
             Kind.STOP: self._stop,
             Kind.BYE: self._bye,
+            Kind.LIMIT: self._pacing.limit,
+            Kind.ASK: self._ask,
         }
         self.states = 0
         self.checkpoint_asked: tuple[Peer, Message] | None = None
@@ -70,6 +74,15 @@ class Service:
     def updates(self) -> int:
         """Batches of priorities taken since the start."""
         return self._samples.updates
+
+    def depths(self) -> dict[str, int]:
+        """Return how much waits: requests, acknowledgements, payloads, and answers unsent."""
+        return {
+            "requests": self._samples.waiting,
+            "held": self._adds.held,
+            "payloads": self._intake.announced,
+            "unsent": self._channel.unsent_to_all(),
+        }
 
     def turn(self) -> bool:
         """Do whatever can be done without waiting; return whether there was anything."""
@@ -128,6 +141,7 @@ class Service:
         if isinstance(message, Malformed):
             self._drop_malformed(message, peer)
             return
+        self._peers.counters.received(message)
         try:
             if message.kind is Kind.HELLO:
                 self._hello(message, peer)
@@ -178,6 +192,7 @@ class Service:
         nbytes = self._intake.drop_stray(source)
         peer = self._peers.members.get(source)
         self._peers.rejected[source] += 1
+        self._peers.counters.rejected[Code.PAYLOAD] += 1
         if peer is not None and not peer.broken:
             lost = Message(Kind.REFUSED, source=source)
             text = f"a payload of {nbytes} bytes that nothing announced"
@@ -188,6 +203,7 @@ class Service:
         return self._peers.ring().begin_add(count)
 
     def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
+        self._peers.counters.bytes_in += len(data)
         if announced.purpose is Purpose.ADD:
             self._adds.landed(announced, failure)
         elif announced.purpose is Purpose.STATE:
@@ -217,6 +233,7 @@ class Service:
             self._forget(before)
         while self._intake.drop_stray(message.source) is not None:
             self._peers.rejected[message.source] += 1
+            self._peers.counters.rejected[Code.PAYLOAD] += 1
         peer = self._peers.members[message.source] = Peer(message.source, role)
         self._welcome(message, peer)
 
@@ -244,6 +261,7 @@ class Service:
 
     def _forget(self, peer: Peer) -> None:
         """Owe nothing more to a client that left, or begins anew."""
+        self._peers.counters.forget(peer.rank)
         self._intake.forget(peer.rank)
         self._adds.forget(peer)
         self._samples.forget(peer)
@@ -275,6 +293,14 @@ class Service:
         self.states += 1
         if self._peers.has(peer):
             self.checkpoint_asked = (peer, request)
+
+    def _ask(self, message: Message, peer: Peer) -> None:
+        asked = self.checkpoint_asked
+        if asked is not None and asked[0] is peer:
+            answer = message.answer(Kind.REASON, value=int(Wait.CHECKPOINT))
+            self._peers.send(peer, answer, b"is writing the checkpoint")
+        else:
+            self._pacing.ask(message, peer)
 
     def _stop(self, message: Message, peer: Peer) -> None:
         check_role(message, peer, Flag.LEARNER)

@@ -3,7 +3,9 @@
 import sys
 
 import roles
+import waiting
 from mpi4py import MPI
 
-role = getattr(roles, (sys.argv[1:] or ["adds_some"])[0])
+name = (sys.argv[1:] or ["adds_some"])[0]
+role = getattr(waiting if name.startswith("waiting") else roles, name)
 role(MPI.COMM_WORLD, MPI.COMM_WORLD)

@@ -14,6 +14,7 @@ import filming
 import hostile
 import numpy as np
 import roles
+import waiting
 from mpi4py import MPI
 
 from libsumtree.replay import ReplayConfig, ReplayRank
@@ -30,7 +31,7 @@ def main() -> None:
     if name == "replay":
         serve(comm, settings["config"])
     else:
-        modules = {"hostile": hostile, "films": filming}
+        modules = {"hostile": hostile, "films": filming, "waiting": waiting}
         getattr(modules.get(name.partition("_")[0], roles), name)(comm, clients)
 
 
