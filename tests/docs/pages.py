@@ -45,7 +45,7 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _COMMAND = re.compile(
     r"(?:^|&& |-m |^(?:mpiexec|srun|salloc)(?: -\S+ \d+)+ )libsumtree (.+)$", re.MULTILINE
 )
-_END = re.compile(r" (?:\||;|&&|:|--|#|>|<)(?: |$)|\)|  +#")
+_END = re.compile(r" (?:\|\|?|;|&&|:|--|#|>|<)(?: |$)|\)|  +#")
 _RUNNABLE = ("python", "sh", "console")
 
 
@@ -212,13 +212,15 @@ def console_commands(source: str) -> list[tuple[str, str]]:
 
 def commands_of(block: Block) -> list[list[str]]:
     """Give the arguments of every ``libsumtree`` that a block starts, at the beginning or after
-    ``&&``, ``-m`` or a launcher; a line with an ellipsis is for readers.
+    ``&&``, ``-m`` or a launcher; a line with an ellipsis is for readers, and what is to print an
+    error may be wrong.
     """
     if block.language == "console":
-        text = "\n".join(command for command, _ in console_commands(block.source))
+        given = console_commands(block.source)
+        text = "\n".join(command for command, expected in given if "error:" not in expected)
     elif block.language == "sh":
         text = block.source.replace("\\\n", " ")
     else:
         return []
-    given = [_END.split(arguments)[0] for arguments in _COMMAND.findall(text)]
-    return [shlex.split(arguments) for arguments in given if "..." not in arguments]
+    starts = [_END.split(arguments)[0] for arguments in _COMMAND.findall(text)]
+    return [shlex.split(arguments) for arguments in starts if "..." not in arguments]
