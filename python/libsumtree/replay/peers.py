@@ -60,6 +60,8 @@ class Peer:
         Its BYE.
     broken : bool
         It sent what is no message of the protocol: nothing more is taken before its next HELLO.
+    told : bool
+        It was told that the service is ending.
     """
 
     rank: int
@@ -68,6 +70,7 @@ class Peer:
     waiting: int = 0
     leaving: Message | None = None
     broken: bool = False
+    told: bool = False
 
     def __str__(self) -> str:
         return f"the {'learner' if self.role == Flag.LEARNER else 'actor'} on rank {self.rank}"
