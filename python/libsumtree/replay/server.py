@@ -31,7 +31,7 @@ from .service import Service
 from .signals import StopFlag, install_signal_flag
 
 _STATE_SECONDS = 5.0
-_STATE_PATIENCE_SECONDS = 1.0
+_STATE_PATIENCE_SECONDS = 0.5
 _LAST_SENDS_SECONDS = 1.0
 
 
@@ -103,11 +103,11 @@ class ReplayRank:
     -----
     A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: the
     learners are told, and a checkpoint is written as soon as one has sent its state, so that both
-    are of one moment; after a second, or at once where there is no learner, without it, for SIGKILL
-    may follow. Then the actors are told: where one of them is dead, and the launcher lets the job
-    live, that may hang or crash in MPI. What clients have in flight is taken until all have left or
-    `ReplayConfig.grace` is over; then, if anything has changed, comes a last checkpoint. What was
-    acknowledged is in it.
+    are of one moment; after half a second, or at once where there is no learner, without it, for
+    SIGKILL may follow. Then the actors are told: where one of them is dead, and the launcher lets
+    the job live, that may hang or crash in MPI. What clients have in flight is taken until all have
+    left or `ReplayConfig.grace` is over; then, if anything has changed, comes a last checkpoint.
+    What was acknowledged is in it.
     """
 
     def __init__(self, comm: MPI.Intracomm, config: ReplayConfig) -> None:
