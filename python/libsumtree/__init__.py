@@ -2,7 +2,7 @@
 
 from importlib.metadata import version as _version
 
-from . import errors, frames, reference
+from . import compat, errors, frames, reference
 from .buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
 from .errors import EmptyTreeError, SumTreeError
 from .tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
@@ -21,6 +21,7 @@ __all__ = [
     "SumTree",
     "SumTreeError",
     "TreeSample",
+    "compat",
     "errors",
     "frames",
     "reference",

@@ -53,6 +53,10 @@ def frame_tests(*names: str) -> list[str]:
     return [f"tests/python/test_frames.py::test_{name}" for name in names]
 
 
+def intake_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_bench_intake.py::test_{name}" for name in names]
+
+
 def tree_tests(*names: str) -> list[str]:
     return [f"tests/python/test_tree_contract.py::test_{name}" for name in names]
 
@@ -624,6 +628,27 @@ MEASURING = [
         "np.median(seconds[:, places].min(axis=1) / seconds[:, -1])",
         "np.median(seconds[:, places].min(axis=1)) / np.median(seconds[:, -1])",
         ["tests/python/test_bench.py::test_ratios_are_within_rounds"],
+    ),
+    Mutant(
+        "a server's losses unseen",
+        "python/libsumtree/bench/intake/rounds.py",
+        "    if held != right:\n",
+        "    if held.inserted != right.inserted and held.digest:\n",
+        intake_tests("a_server_that_holds_something_else_is_seen"),
+    ),
+    Mutant(
+        "losses unseen in a timed run",
+        "python/libsumtree/bench/intake/rounds.py",
+        "        if (held.inserted, held.size) != (sent, min(sent, run.task.kind.capacity)):\n",
+        "        if held.size > sent:\n",
+        intake_tests("a_server_that_loses_something_while_it_is_timed"),
+    ),
+    Mutant(
+        "a ratio of median rates",
+        "python/libsumtree/bench/intake/tables.py",
+        "float(np.median(over / under))",
+        "float(np.median(over) / np.median(under))",
+        intake_tests("ratios_are_within_rounds"),
     ),
     Mutant(
         "a tuning of another machine",

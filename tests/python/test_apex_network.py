@@ -201,7 +201,10 @@ def test_the_default_network_is_made_from_its_name():
     [
         ("nothing", "not of the form module:factory"),
         (":make", "not of the form module:factory"),
-        ("no_such_module_here:make", "cannot be imported: No module named 'no_such_module_here'"),
+        (
+            "no_such_module_here:make",
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_module_here'",
+        ),
         ("libsumtree.apex.dueling:nothing", "has no function 'nothing'"),
         ("builtins:len", "failed"),
         ("builtins:repr", "made a str, which lacks methods of QFunction"),

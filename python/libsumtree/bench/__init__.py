@@ -8,4 +8,5 @@ racing.py    rounds                         libraries.py  C contestants, called 
 trees.py     the tables of the tree         peers.py      other packages, where installed
 crossing.py  what Python adds to a call     tuning.py     which backend pays where
 report.py    tables, JSON                   picture.py    PNG
+suites.py    which tables are one command   intake/       replay servers, in processes
 """

@@ -1,14 +1,17 @@
-"""The picture: time of an update against its size, every strategy."""
+"""Pictures: time of an update against its size, every strategy."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..apex.errors import require
 from ..files import write_atomically
 from .report import Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Told apart without colours: line, marker, width.
 _STYLES: dict[str, dict[str, Any]] = {
@@ -29,12 +32,7 @@ def save_picture(path: Path, report: Report) -> None:
     OSError
         If the file cannot be written.
     """
-    require("matplotlib", "bench")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.0, 4.8), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = make_figure(7.0, 4.8)
     axes = figure.add_subplot()
     for name, points in curves(report).items():
         axes.plot(
@@ -52,9 +50,7 @@ def save_picture(path: Path, report: Report) -> None:
     axes.grid(color="0.85", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.legend(frameon=True)
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    write_atomically(path, content.getvalue())
+    write_figure(path, figure)
 
 
 def curves(report: Report) -> dict[str, dict[int, float]]:
@@ -64,6 +60,30 @@ def curves(report: Report) -> dict[str, dict[int, float]]:
         if table.name not in ("classic", "sweep"):
             continue
         for row in table.rows:
-            for name, time in row.microseconds.items():
+            for name, time in row.figures.items():
                 points.setdefault(name, {})[row.batch] = time
     return {name: dict(sorted(found.items())) for name, found in points.items()}
+
+
+def make_figure(width: float, height: float) -> Figure:
+    """Make an empty figure, in inches.
+
+    Raises
+    ------
+    MissingExtraError
+        If matplotlib is not installed.
+    """
+    require("matplotlib", "bench")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write a figure as a PNG file."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png")
+    write_atomically(path, content.getvalue())

@@ -47,8 +47,8 @@ class Row:
     ----------
     operation : str
     batch : int
-    microseconds : dict of str to float
-        The median time of a batch, by contestant.
+    figures : dict of str to float
+        Medians, by contestant, in the unit of the table.
     ratio : float
         The median ratio within rounds: how many times as fast as `against` we are, unless the table
         says otherwise.
@@ -59,7 +59,7 @@ class Row:
 
     operation: str
     batch: int
-    microseconds: Mapping[str, float]
+    figures: Mapping[str, float]
     ratio: float
     against: str
     rounds: int
@@ -83,17 +83,20 @@ class Table:
     about : str
         What is compared with what, and what was checked.
     rows : list of Row
+    unit : str
+        Of the figures.
     """
 
     name: str
     title: str
     about: str
     rows: Sequence[Row]
+    unit: str = "microseconds a batch"
 
     @property
     def contestants(self) -> list[str]:
         """All that occur, in order."""
-        return list(dict.fromkeys(name for row in self.rows for name in row.microseconds))
+        return list(dict.fromkeys(name for row in self.rows for name in row.figures))
 
 
 @dataclass
@@ -207,7 +210,7 @@ def heading(report: Report) -> str:
         lines.append(f"- {name}: {build}; vector level {facts['vector levels'][name]}")
     lines += [f"- {name}: {value}" for name, value in report.settings.items()]
     lines.append(f"- load before: {facts['load']:g}{BUSY if facts['load'] > BUSY_LOAD else ''}")
-    lines.append("- times are microseconds a batch, medians; ratios are medians within rounds")
+    lines.append("- figures are medians, ratios are medians within rounds")
     return "\n".join(lines)
 
 
@@ -243,11 +246,11 @@ def markdown(table: Table) -> str:
         for place, width in enumerate(widths)
     ]
     lines.insert(1, _line(rule, widths, words))
-    return "\n".join([f"## {table.title}", "", table.about, "", *lines])
+    return "\n".join([f"## {table.title}", "", f"{table.about} Figures: {table.unit}.", "", *lines])
 
 
 def _cells(row: Row, contestants: Sequence[str]) -> list[str]:
-    times = [_number(row.microseconds.get(name)) for name in contestants]
+    times = [_number(row.figures.get(name)) for name in contestants]
     sign = "" if row.aim is None else "<= " if row.aim.at_most else ">= "
     aim = "" if row.aim is None else f"{sign}{row.aim.ratio:g}"
     met = {None: "", True: "met", False: "**missed**"}[row.met]
@@ -255,11 +258,11 @@ def _cells(row: Row, contestants: Sequence[str]) -> list[str]:
     return [row.operation, f"{row.batch:,}", *times, ratio, row.against, aim, met]
 
 
-def _number(microseconds: float | None) -> str:
-    if microseconds is None:
+def _number(figure: float | None) -> str:
+    if figure is None:
         return ""
-    digits = 3 if microseconds < 10 else 1 if microseconds < 1000 else 0
-    return f"{microseconds:,.{digits}f}"
+    digits = 3 if figure < 10 else 1 if figure < 1000 else 0
+    return f"{figure:,.{digits}f}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], words: Sequence[int]) -> str:

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..apex.errors import require
 from ..apex.files import prepare_folder
-from ..bench.picture import save_picture
+from ..bench.intake.records import RECORDS
+from ..bench.intake.setting import IntakeSetting
 from ..bench.racing import Limits
 from ..bench.report import Report, Table, heading, markdown, missing, summary
-from ..bench.suites import SUITES, TREE, Suite
+from ..bench.suites import INTAKE, SUITES, TREE, Suite
 from ..bench.trees import Setting
 from ..files import write_atomically
 from .complaints import UsageError
+from .progress import Bar, bar
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
 
 _DEFAULTS = Setting()
+_INTAKE = IntakeSetting()
+_MOST_SECONDS = 30
 
 
 def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     """Add the subcommand ``bench`` and return its parser."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "bench",
-        help="measure the trees against what people use otherwise",
-        description="Measure ratios side by side in one process and compare them with the aims "
+        help="measure libsumtree against what people use otherwise",
+        description="Measure ratios side by side and compare them with the aims "
         "that libsumtree has. A missed aim is reported and is no error; results that differ in a "
-        "bit are. The machine should have nothing else to do.",
+        "bit, or messages that were lost, are. The machine should have nothing else to do.",
     )
     _add_options(parser)
     suites = parser.add_subparsers(dest="suite", metavar="SUITE")
@@ -42,6 +47,11 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
             suite.name, help=about, description=about, argument_default=argparse.SUPPRESS
         )
         _add_options(part, again=True)
+        if suite is INTAKE:
+            _add_intake(part)
+        else:
+            _add_trees(part, again=True)
+    _add_trees(parser)
     return parser
 
 
@@ -50,25 +60,12 @@ def _add_options(parser: argparse.ArgumentParser, again: bool = False) -> None:
         return argparse.SUPPRESS if again else value
 
     parser.add_argument(
-        "--leaves",
-        type=_power_of_two,
-        default=default(_DEFAULTS.leaves),
-        metavar="N",
-        help=f"leaves of the trees, a power of two (default: {_DEFAULTS.leaves})",
-    )
-    parser.add_argument(
         "--rounds",
         type=_positive,
-        default=default(_DEFAULTS.limits.rounds),
+        default=default(None),
         metavar="N",
-        help=f"rounds of each row, at most (default: {_DEFAULTS.limits.rounds})",
-    )
-    parser.add_argument(
-        "--seed",
-        type=_count,
-        default=default(_DEFAULTS.seed),
-        metavar="S",
-        help=f"of the random inputs (default: {_DEFAULTS.seed})",
+        help=f"rounds of each row, at most (default: {_DEFAULTS.limits.rounds}; of bench "
+        f"{INTAKE.name}: {_INTAKE.rounds})",
     )
     parser.add_argument(
         "--table",
@@ -82,13 +79,63 @@ def _add_options(parser: argparse.ArgumentParser, again: bool = False) -> None:
         type=Path,
         default=default(None),
         metavar="DIR",
-        help="write SUITE.json, SUITE.md and, for the trees, a picture into this folder",
+        help="write SUITE.json, SUITE.md and, but for the peers, a picture into this folder",
     )
     parser.add_argument(
         "--json",
         action="store_true",
         default=default(False),
         help="print JSON instead of tables",
+    )
+
+
+def _add_trees(parser: argparse.ArgumentParser, again: bool = False) -> None:
+    def default(value: Any) -> Any:
+        return argparse.SUPPRESS if again else value
+
+    parser.add_argument(
+        "--leaves",
+        type=_power_of_two,
+        default=default(_DEFAULTS.leaves),
+        metavar="N",
+        help=f"leaves of the trees, a power of two (default: {_DEFAULTS.leaves})",
+    )
+    parser.add_argument(
+        "--seed",
+        type=_count,
+        default=default(_DEFAULTS.seed),
+        metavar="S",
+        help=f"of the random inputs (default: {_DEFAULTS.seed})",
+    )
+
+
+def _add_intake(parser: argparse.ArgumentParser) -> None:
+    def words(values: tuple[Any, ...]) -> str:
+        return " ".join(map(str, values))
+
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=_INTAKE.seconds,
+        metavar="S",
+        help="of each of the three parts of a run: actors alone, with the learner, the learner "
+        f"alone (default: {_INTAKE.seconds:g})",
+    )
+    parser.add_argument(
+        "--actors",
+        type=_positive,
+        nargs="+",
+        default=_INTAKE.actors,
+        metavar="N",
+        help=f"numbers of actors (default: {words(_INTAKE.actors)})",
+    )
+    parser.add_argument(
+        "--records",
+        choices=tuple(RECORDS),
+        nargs="+",
+        default=_INTAKE.records,
+        metavar="NAME",
+        help=f"kinds of transitions (default: {words(_INTAKE.records)})",
     )
 
 
@@ -108,11 +155,11 @@ def main(args: argparse.Namespace) -> int:
     names = _tables(suite, args.table)
     if args.output is not None:
         prepare_folder("--output", args.output)
-        if suite.drawn:
+        if suite.draw is not None:
             require("matplotlib", "bench")
-    limits = Limits(args.rounds, _DEFAULTS.limits.seconds, min(args.rounds, _DEFAULTS.limits.least))
-    setting = Setting(args.leaves, limits, args.seed)
-    report = suite.run(setting, names, _show_nothing if args.json else _show)
+    with bar(len(names)) as shown:
+        setting = _setting(suite, args)
+        report = suite.run(setting, names, partial(_show, not args.json, shown))
     if args.json:
         print(json.dumps(report.as_json(), indent=1))
     else:
@@ -122,7 +169,17 @@ def main(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tables(suite: Suite, wanted: list[str] | None) -> list[str]:
+def _setting(suite: Suite[Any], args: argparse.Namespace) -> Setting | IntakeSetting:
+    if suite is INTAKE:
+        actors, records = (tuple(dict.fromkeys(given)) for given in (args.actors, args.records))
+        return IntakeSetting(args.rounds or _INTAKE.rounds, args.seconds, actors, records)
+    limits = _DEFAULTS.limits
+    rounds = args.rounds or limits.rounds
+    limits = Limits(rounds, limits.seconds, min(rounds, limits.least))
+    return Setting(args.leaves, limits, args.seed)
+
+
+def _tables(suite: Suite[Any], wanted: list[str] | None) -> list[str]:
     for name in wanted or ():
         if name not in suite.tables:
             raise UsageError(
@@ -132,27 +189,39 @@ def _tables(suite: Suite, wanted: list[str] | None) -> list[str]:
     return [name for name in suite.tables if not wanted or name in wanted]
 
 
-def _show(report: Report, table: Table | None) -> None:
-    print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
+def _show(aloud: bool, shown: Bar, report: Report, table: Table | None) -> None:
+    if aloud:
+        print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
+    if table is None:
+        shown.say(f"measuring {report.suite}")
+    else:
+        shown.advance()
 
 
-def _show_nothing(report: Report, table: Table | None) -> None:
-    if table is not None:
-        print(f"measured: {table.title}", file=sys.stderr, flush=True)
-
-
-def _write(folder: Path, suite: Suite, report: Report) -> None:
+def _write(folder: Path, suite: Suite[Any], report: Report) -> None:
     content = json.dumps(report.as_json(), indent=1) + "\n"
     write_atomically(folder / f"{suite.name}.json", content.encode())
     write_atomically(folder / f"{suite.name}.md", report.as_markdown().encode())
-    if suite.drawn:
-        save_picture(folder / f"{suite.name}.png", report)
+    if suite.draw is not None:
+        suite.draw(folder / f"{suite.name}.png", report)
 
 
 def _positive(text: str) -> int:
     number = _count(text)
     if number == 0:
         raise argparse.ArgumentTypeError("0 is too few: 1 or more")
+    return number
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0.0 < number < _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of seconds above 0 and below {_MOST_SECONDS}"
+        )
     return number
 
 

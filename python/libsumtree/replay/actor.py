@@ -15,14 +15,13 @@ from ..errors import ArgumentTypeError, PriorityError, ShapeError
 from ..frames import check_runs, layout_of
 from .channel import MPI, Outgoing
 from .client import ReplayClient, refuse_longer
-from .messages import Bytes, Code, Flag, Kind, Message
+from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message
 
-_EAGER_BYTES = 1 << 14
 _PUSH_SECONDS = 0.005
 
 
 class _Slot:
-    """Memory for one batch on its way, written to again only once it is answered and sent."""
+    """Memory for one large batch on its way, written to again only once it is answered and sent."""
 
     __slots__ = ("outgoing", "rows")
 
@@ -54,6 +53,8 @@ class ActorClient(ReplayClient):
     """
 
     _ROLE = Flag.ACTOR
+    _elsewhere = 0.0
+    """The largest mass in other shards."""
 
     def __init__(
         self,
@@ -62,7 +63,8 @@ class ActorClient(ReplayClient):
         replay_rank: int = 0,
         timeout: float = 60.0,
     ) -> None:
-        self._inflight: dict[int, _Slot] = {}
+        # Transitions, and the memory of large ones, by sequence, in order.
+        self._inflight: dict[int, tuple[int, _Slot | None]] = {}
         self._slots: deque[_Slot] = deque()
         super().__init__(comm, dtype, replay_rank, timeout)
         self._layout = layout_of(self.dtype)
@@ -114,27 +116,32 @@ class ActorClient(ReplayClient):
         self._raise_if_stopping()
         if len(rows) == 0:
             return
-        self._wait(self._has_credit, "credit for another batch", timeout, stop=True)
-        slot = self._slots.popleft()
-        self._inflight[self._send_batch(slot, rows, values)] = slot
-
-    def _send_batch(
-        self, slot: _Slot, rows: npt.NDArray[Any], values: npt.NDArray[np.float64] | None
-    ) -> int:
-        payload = slot.load(rows)
+        inline = rows.nbytes <= INLINE_LIMIT
+        ready = self._has_credit if inline else self._has_slot
+        if not ready():
+            self._wait(ready, "credit for another batch", timeout, stop=True)
         message = Message(
             Kind.ADD,
             sequence=self._next_sequence(),
             count=len(rows),
             itemsize=self.dtype.itemsize,
-            payload=payload.nbytes,
+            payload=rows.nbytes,
+            real=self._elsewhere if values is None else 0.0,
             flags=Flag.DEFAULT if values is None else Flag.NONE,
         )
         body = () if values is None else (values,)
-        slot.outgoing = self._send(message, *body, payload=payload)
-        if payload.nbytes > _EAGER_BYTES:
-            self._push(slot.outgoing)
-        return message.sequence
+        if inline:
+            message.flags |= Flag.INLINE
+            self._send(message, *body, np.ascontiguousarray(rows).view(np.uint8))
+            self._inflight[message.sequence] = len(rows), None
+        else:
+            self._inflight[message.sequence] = len(rows), self._send_large(message, body, rows)
+
+    def _send_large(self, message: Message, body: Any, rows: npt.NDArray[Any]) -> _Slot:
+        slot = self._slots.popleft()
+        slot.outgoing = self._send(message, *body, payload=slot.load(rows))
+        self._push(slot.outgoing)
+        return slot
 
     def _push(self, outgoing: Outgoing) -> None:
         """Stay with MPI for a moment: a large message moves only while its sender is there."""
@@ -143,6 +150,11 @@ class ActorClient(ReplayClient):
             time.sleep(0)
 
     def _has_credit(self) -> bool:
+        return len(self._inflight) < self._agreed.actor_credits
+
+    def _has_slot(self) -> bool:
+        if not self._has_credit():
+            return False
         for _ in range(len(self._slots)):
             if self._slots[0].free():
                 return True
@@ -153,12 +165,18 @@ class ActorClient(ReplayClient):
         if message.kind is not Kind.ACK:
             super()._handle(message, payload)
             return
-        slot = self._inflight.pop(message.sequence, None)
-        if slot is None:
-            return
-        self._slots.append(slot)
-        if message.code is not Code.OK:
+        if message.code is Code.OK:
+            for sequence in [each for each in self._inflight if each <= message.sequence]:
+                self._release(sequence)
+        elif message.sequence in self._inflight:
+            self._release(message.sequence)
             self._note_problem(message)
+
+    def _release(self, sequence: int) -> None:
+        self._answered(sequence)
+        _, slot = self._inflight.pop(sequence)
+        if slot is not None:
+            self._slots.append(slot)
 
     def _rows(self, transitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not isinstance(transitions, np.ndarray) or transitions.dtype != self.dtype:
@@ -194,8 +212,8 @@ def checked_priorities(priorities: ArrayLike, count: int) -> npt.NDArray[np.floa
         values = np.full(count, values)
     if values.shape != (count,):
         raise ShapeError(f"priorities have shape {values.shape}: ({count},) is needed")
-    good = np.isfinite(values) & (values >= 0)
-    if not good.all():
+    if len(values) and not (values.min() >= 0.0 and values.max() < np.inf):
+        good = np.isfinite(values) & (values >= 0)
         first = int(np.argmin(good))
         raise PriorityError(f"priorities[{first}] is {values[first]}: it must be finite and >= 0")
     return np.ascontiguousarray(values, "<f8")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from ..arguments import Doubles
 from ..errors import PriorityError
+from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
@@ -21,7 +23,7 @@ class Adds:
     def __init__(self, peers: Peers, intake: PayloadIntake) -> None:
         self._peers = peers
         self._intake = intake
-        self._held: deque[tuple[Peer, Message]] = deque()
+        self._held: deque[tuple[Peer, int, int]] = deque()
 
     def handle(self, message: Message, peer: Peer) -> None:
         """Check header and priorities; then expect the payload.
@@ -35,14 +37,23 @@ class Adds:
         self._check(message, peer)
         masses = self._masses(message)
         peer.unacked += 1
+        inline = message.inline() if message.flags & Flag.INLINE else None
+        payload, count = message.payload, message.count
+        elsewhere = 0.0 if masses is not None else message.real
         self._intake.announce(
-            Announced(Purpose.ADD, peer, message.sequence, message.payload, message.count, masses)
+            Announced(
+                Purpose.ADD, peer, message.sequence, payload, count, masses, elsewhere, inline
+            )
         )
 
     def _masses(self, message: Message) -> Doubles | None:
         if message.flags & Flag.DEFAULT:
+            if not 0.0 <= message.real <= MAX_MASS:
+                raise RefusedError(
+                    Code.PRIORITY, f"the largest mass in other shards is {message.real}"
+                )
             return None
-        priorities = message.body.view("<f8")
+        priorities = message.body[: 8 * message.count].view("<f8")
         try:
             return self._peers.ring().check_priorities(priorities, (message.count,))
         except PriorityError as error:
@@ -75,18 +86,16 @@ class Adds:
         peers.counters.batches += 1
         peers.counters.added += announced.count
         peers.limiter.inserted(announced.count)
-        ack = Message(Kind.ACK, sequence=announced.sequence, count=announced.count)
-        self._held.append((peer, ack))
+        self._held.append((peer, announced.sequence, announced.count))
 
     def release(self) -> bool:
         """Acknowledge what the rate limiter lets pass; everything once the service is ending."""
-        peers, busy = self._peers, False
-        while self._held:
-            if not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):
-                return busy
-            self._acknowledge(*self._held.popleft())
-            busy = True
-        return busy
+        peers, held = self._peers, self._held
+        if not held or not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):
+            return False
+        self._held = deque()
+        self._acknowledge(held)
+        return True
 
     @property
     def held(self) -> int:
@@ -102,14 +111,27 @@ class Adds:
 
     def settle(self, peer: Peer) -> None:
         """Acknowledge all the batches of a client that is leaving."""
-        for held in [held for held in self._held if held[0] is peer]:
-            self._held.remove(held)
-            self._acknowledge(*held)
+        self._acknowledge(held for held in self._held if held[0] is peer)
+        self.forget(peer)
 
     def forget(self, peer: Peer) -> None:
         """Owe nothing more to a client that begins anew."""
         self._held = deque(held for held in self._held if held[0] is not peer)
 
-    def _acknowledge(self, peer: Peer, ack: Message) -> None:
-        peer.unacked -= 1
-        self._peers.send(peer, ack)
+    def _acknowledge(self, held: Iterable[tuple[Peer, int, int]]) -> None:
+        """Send each client one ACK for all its batches."""
+        peers = self._peers
+        acks: dict[Peer, Message] = {}
+        for peer, sequence, count in held:
+            peer.unacked -= 1
+            ack = acks.get(peer)
+            if ack is None:
+                acks[peer] = Message(Kind.ACK, sequence=sequence, count=count)
+                continue
+            peers.counters.answered(peer.rank, ack.sequence)
+            ack.sequence = sequence
+            ack.count += count
+        ring = peers.ring()
+        for peer, ack in acks.items():
+            ack.value, ack.real = ring.inserted, ring.tree.max
+            peers.send(peer, ack)

@@ -118,6 +118,7 @@ class Channel:
         self._sending: dict[int, deque[Outgoing]] = {}
         self._arriving: dict[int, deque[Incoming]] = {}
         self._arriving_count = 0
+        self._status = MPI.Status()
         self.bytes_out = 0
         """Bytes of all that was sent: headers, bodies and payloads."""
 
@@ -167,12 +168,13 @@ class Channel:
 
     def receive(self) -> Message | Malformed | None:
         """Return the next control message, in order for each source; None if there is none."""
-        arrived = self._next_arrived()
-        if arrived is not None:
-            return self._read(arrived)
-        if self._arriving_count >= _MOST_ARRIVING:
-            return None
-        status = MPI.Status()
+        if self._arriving_count:
+            arrived = self._next_arrived()
+            if arrived is not None:
+                return self._read(arrived)
+            if self._arriving_count >= _MOST_ARRIVING:
+                return None
+        status = self._status
         matched = self._comm.Improbe(self._peer, CONTROL_TAG, status)
         if matched is None:
             return None
@@ -185,15 +187,14 @@ class Channel:
 
     def probe(self, source: int) -> Probe | None:
         """Match the next payload of `source`, if one is there."""
-        status = MPI.Status()
+        status = self._status
         matched = self._comm.Improbe(source, PAYLOAD_TAG, status)
         return None if matched is None else Probe(matched, status)
 
     def payload_waiting(self) -> int | None:
         """Return a rank whose payload is there and not matched, if there is one."""
-        status = MPI.Status()
-        if self._comm.Iprobe(self._peer, PAYLOAD_TAG, status):
-            return status.Get_source()
+        if self._comm.Iprobe(self._peer, PAYLOAD_TAG, self._status):
+            return self._status.Get_source()
         return None
 
     def control_waiting(self, source: int) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .. import checkpoint
@@ -26,6 +27,7 @@ _TEMPORARY = re.compile(r"\.replay-\d{12}\.h5\..*\.tmp")
 _LEARNER = "learner/"
 _SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
 _RATE_LIMIT = "replay_rate_limit"
+_STREAMS = "replay_streams"
 
 
 @dataclass(slots=True)
@@ -38,17 +40,20 @@ class Progress:
         Transitions ever drawn, and updates ever skipped.
     surplus : float, optional
         Of the rate limiter; None if there was no pacing.
-    rate_limit : str, optional
-        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
     learner : dict of str to ndarray, optional
         The learner state that came last; None if none ever did. Replaced, never written to.
+    rate_limit : str, optional
+        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
+    streams : dict of int to int
+        How many doubles each learner has taken from its stream, see `streams.Streams`.
     """
 
     sampled: int = 0
     stale: int = 0
     surplus: float | None = None
-    rate_limit: str | None = None
     learner: State | None = None
+    rate_limit: str | None = None
+    streams: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -293,6 +298,8 @@ def _contents(
         attributes[_SURPLUS] = progress.surplus
     if progress.rate_limit is not None:
         attributes[_RATE_LIMIT] = progress.rate_limit
+    if progress.streams:
+        attributes[_STREAMS] = np.array(sorted(progress.streams.items()), np.int64)
     learner = {
         _LEARNER + "/".join(map(checkpoint.escape_name, name.split("/"))): [array]
         for name, array in (progress.learner or {}).items()
@@ -344,4 +351,12 @@ def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: 
     limit = attributes.get(_RATE_LIMIT)
     if limit is not None and type(limit) is not str:
         raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
-    return Progress(sampled, stale, surplus, limit, learner or None)
+    streams = _streams(path, attributes)
+    return Progress(sampled, stale, surplus, learner or None, limit, streams)
+
+
+def _streams(path: Path, attributes: dict[str, checkpoint.Attribute]) -> dict[int, int]:
+    table = np.asarray(attributes.get(_STREAMS, np.zeros((0, 2), np.int64)))
+    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != 2 or (table[:, 1] < 0).any():
+        raise CheckpointCorruptError(f"checkpoint {path}: {_STREAMS} is {table!r}")
+    return {int(learner): int(position) for learner, position in table}

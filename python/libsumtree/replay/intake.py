@@ -33,9 +33,9 @@ class Purpose(Enum):
     DISCARD = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Announced:
-    """A payload that a checked control message announced.
+    """A payload that a checked control message announced, or, if it is small, brought along.
 
     Attributes
     ----------
@@ -51,6 +51,10 @@ class Announced:
     masses : ndarray of float64, shape (count,), optional
         ADD: what `PrioritizedReplayBuffer.check_priorities` made of the priorities; None for the
         default.
+    elsewhere : float
+        ADD: the largest mass in other shards, for the default.
+    inline : ndarray of uint8, optional
+        ADD: the transitions, if they came with the control message.
     """
 
     purpose: Purpose
@@ -59,6 +63,8 @@ class Announced:
     nbytes: int
     count: int = 0
     masses: Doubles | None = None
+    elsewhere: float = 0.0
+    inline: Bytes | None = None
 
 
 @dataclass(slots=True)
@@ -79,9 +85,14 @@ class PayloadIntake:
     """
 
     def __init__(
-        self, channel: Channel, begin_add: Callable[[int], Intake], landed: Landed
+        self,
+        channel: Channel,
+        begin_add: Callable[[Announced], Intake],
+        append: Callable[[Announced, Bytes], object],
+        landed: Landed,
     ) -> None:
         self._channel = channel
+        self._append = append
         self._begin_intake = begin_add
         self._landed = landed
         self._queues: dict[int, deque[Announced]] = {}
@@ -90,8 +101,15 @@ class PayloadIntake:
         self._ring_taken = False
 
     def announce(self, announced: Announced) -> None:
-        """Expect a payload; those of one source come in the order in which they were announced."""
-        self._queues.setdefault(announced.peer.rank, deque()).append(announced)
+        """Expect a payload; those of one source come in the order in which they were announced.
+
+        Transitions that came along are taken at once, unless others must be in before them.
+        """
+        rank = announced.peer.rank
+        if announced.inline is None or self._ring_taken or rank in self._queues:
+            self._queues.setdefault(rank, deque()).append(announced)
+        else:
+            self._take_inline(announced, announced.inline)
 
     def backlog(self, source: int) -> int:
         """Return how many payloads of `source` have been announced and not received."""
@@ -141,6 +159,10 @@ class PayloadIntake:
         if landing is None:
             if announced.purpose is Purpose.ADD and self._ring_taken:
                 return False
+            if announced.inline is not None:
+                self._pop(source)
+                self._take_inline(announced, announced.inline)
+                return True
             probe = self._channel.probe(source)
             if probe is None:
                 return False
@@ -148,11 +170,23 @@ class PayloadIntake:
         if not self._arrived(landing):
             return False
         del self._landing[source]
+        self._pop(source)
+        self._finish(announced, landing)
+        return True
+
+    def _pop(self, source: int) -> None:
+        queue = self._queues[source]
         queue.popleft()
         if not queue:
             del self._queues[source]
-        self._finish(announced, landing)
-        return True
+
+    def _take_inline(self, announced: Announced, inline: Bytes) -> None:
+        failure = ""
+        try:
+            self._append(announced, inline)
+        except ArgumentError as error:  # frames that are not what they say: see `check_runs`
+            failure = str(error)
+        self._landed(announced, inline, failure)
 
     def _begin(self, announced: Announced, probe: Probe) -> _Landing:
         if announced.purpose is Purpose.DISCARD:
@@ -168,7 +202,7 @@ class PayloadIntake:
 
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
         """Receive into the ring; beside it if the batch is split or longer than the ring."""
-        intake = self._begin_intake(announced.count)
+        intake = self._begin_intake(announced)
         self._ring_taken = True
         target = as_bytes(intake.segments[0]) if _is_whole(intake) else _scratch(probe)
         return _Landing(probe.receive(target), intake)

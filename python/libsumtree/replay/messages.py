@@ -1,10 +1,11 @@
 """The messages between a replay rank and its clients: a fixed header, and what follows from it.
 
 Every message is plain bytes, little-endian. A **control** message (tag `CONTROL_TAG`) is a 64-byte
-header and a small body, such as priorities or ids. Transitions and learner states travel alone in a
-**payload** message (tag `PAYLOAD_TAG`), which the control message before it announces, so that they
-can be received in place. The sender of a message is what MPI says it is, never a field. Nothing
-here is ever pickled or unpickled.
+header and a small body, such as priorities or ids. Transitions of up to `INLINE_LIMIT` bytes are
+the end of that body (`Flag.INLINE`): one message less is worth more than one copy less. More of
+them, and learner states, travel alone in a **payload** message (tag `PAYLOAD_TAG`), which the
+control message before it announces, so that they can be received in place. The sender of a message
+is what MPI says it is, never a field. Nothing here is ever pickled or unpickled.
 
 ============ =========== ===================================================== ================
 kind         from        body                                                  payload
@@ -28,10 +29,13 @@ REFUSED      replay rank what was wrong (text)
 LIMIT        learner     a rate limit (JSON); nothing: what is in force?
 LIMITED      replay rank the rate limit in force (JSON)
 ASK          client
-REASON       replay rank what it waits for, and a `Wait` in ``value`` (text)
+REASON       replay rank what it waits for (text); ``value`` says it, too
+DRAW         learner     int64 position, then targets float64 (count,)
+DRAWN        replay rank status, then ids, indices, masses, each (count,)      transitions
 ============ =========== ===================================================== ================
 
-An answer whose ``code`` is not ``OK`` has a text as its body, and no payload.
+An ACK stands for every batch up to its sequence that was not refused before. An answer whose
+``code`` is not ``OK`` has a text as its body, and no payload.
 """
 
 from __future__ import annotations
@@ -54,6 +58,8 @@ CONTROL_TAG = 21331
 PAYLOAD_TAG = 21332
 TEXT_LIMIT = 1 << 16
 """The longest text in a body, in bytes."""
+INLINE_LIMIT = 1 << 15
+"""The most bytes of transitions in a body."""
 MESSAGE_LIMIT = (1 << 31) - 1
 """The longest message, in bytes: what a count of MPI is sure to express."""
 
@@ -86,6 +92,8 @@ class Kind(IntEnum):
     LIMITED = 21
     ASK = 22
     REASON = 23
+    DRAW = 30
+    DRAWN = 31
 
 
 class Flag:
@@ -99,6 +107,8 @@ class Flag:
     STOPPING = 8
     FAILED = 16
     """BYE: the client leaves because of an exception."""
+    INLINE = 32
+    """ADD, REPLY: the transitions are the end of the body; no payload message follows."""
 
 
 class Code(IntEnum):
@@ -159,11 +169,15 @@ class Message:
     itemsize : int
         Bytes of one record.
     payload : int
-        Bytes of the payload message that follows; 0 if none does.
+        Bytes of transitions or of a learner state: of the payload message that follows, or, with
+        `Flag.INLINE`, of the end of the body.
     value : int
-        ADD acknowledged: unused. UPDATED: stale updates. REASON: a `Wait`.
+        HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
+        stale updates. DRAW: samples of the whole draw, over all shards; 0 if it was counted before.
+        REASON: a `Wait`.
     real : float
-        SAMPLE: beta.
+        SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
+        in this one. DRAW: the total that the targets are of.
     body : ndarray of uint8
         What follows the header; owned by the message.
     source : int
@@ -200,6 +214,15 @@ class Message:
         return b"".join((header, *body))
 
     @property
+    def announced(self) -> int:
+        """Bytes of the payload message that follows; 0 if none does."""
+        return 0 if self.flags & Flag.INLINE else self.payload
+
+    def inline(self) -> Bytes:
+        """Return the transitions at the end of the body: a view of it."""
+        return self.body[len(self.body) - self.payload :]
+
+    @property
     def text(self) -> str:
         """The body as text."""
         return self.body.tobytes().decode("utf-8", "replace")
@@ -217,6 +240,10 @@ def _nothing(_: Message) -> int:
     return 0
 
 
+def _inline(message: Message) -> int:
+    return message.payload if message.flags & Flag.INLINE else 0
+
+
 _BODY: dict[Kind, Callable[[Message], int | None]] = {
     Kind.HELLO: _only_text,
     Kind.WELCOME: _only_text,
@@ -225,8 +252,10 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
     Kind.LIMIT: _only_text,
     Kind.LIMITED: _only_text,
     Kind.REASON: _only_text,
-    Kind.ADD: lambda m: 0 if m.flags & Flag.DEFAULT else 8 * m.count,
-    Kind.REPLY: lambda m: STATUS_SIZE + 24 * m.count,
+    Kind.ADD: lambda m: _inline(m) + (0 if m.flags & Flag.DEFAULT else 8 * m.count),
+    Kind.REPLY: lambda m: _inline(m) + STATUS_SIZE + 24 * m.count,
+    Kind.DRAW: lambda m: 8 + 8 * m.count,
+    Kind.DRAWN: lambda m: STATUS_SIZE + 24 * m.count,
     Kind.UPDATE: lambda m: 16 * m.count,
     Kind.UPDATED: lambda m: STATUS_SIZE,
 }
@@ -234,7 +263,7 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
 
 def control_limit(max_batch: int) -> int:
     """Return the bytes of the longest control message about `max_batch` items at most."""
-    return HEADER_SIZE + max(TEXT_LIMIT, STATUS_SIZE + 24 * max_batch)
+    return HEADER_SIZE + max(TEXT_LIMIT, STATUS_SIZE + 24 * max_batch + INLINE_LIMIT)
 
 
 def decode(data: Bytes, source: int) -> Message:
@@ -284,7 +313,11 @@ def decode(data: Bytes, source: int) -> Message:
 
 
 def _check_length(message: Message) -> None:
-    if message.count < 0 or not 0 <= message.payload <= MESSAGE_LIMIT:
+    inline = message.flags & Flag.INLINE
+    if inline and message.kind is not Kind.ADD and message.kind is not Kind.REPLY:
+        raise ProtocolError(f"{message.kind.name} with transitions in its body")
+    most = INLINE_LIMIT if inline else MESSAGE_LIMIT
+    if message.count < 0 or not 0 <= message.payload <= most:
         raise ProtocolError(
             f"{message.kind.name} with count {message.count} and a payload of "
             f"{message.payload} bytes"

@@ -19,6 +19,7 @@ from .messages import Bytes, Code, Flag, Kind, Message, Wait
 from .pacing import Pacing
 from .peers import Peer, Peers, RefusedError, check_role
 from .samples import Samples
+from .streams import ALONE, MOST_LEARNERS, seed_text
 from .terms import Terms
 
 _MESSAGES_A_TURN = 64
@@ -48,13 +49,14 @@ class Service:
         self._peers = peers
         self._channel = peers.channel
         self._make_buffer = make_buffer
-        self._intake = PayloadIntake(self._channel, self._begin_add, self._landed)
+        self._intake = PayloadIntake(self._channel, self._begin_add, self._append, self._landed)
         self._adds = Adds(peers, self._intake)
         self._samples = Samples(peers)
         self._pacing = Pacing(peers, self._intake, self._adds, self._samples)
         self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
             Kind.ADD: self._adds.handle,
             Kind.SAMPLE: self._samples.handle,
+            Kind.DRAW: self._samples.handle,
             Kind.UPDATE: self._samples.update,
             Kind.CHECKPOINT: self._checkpoint,
             Kind.STOP: self._stop,
@@ -62,6 +64,7 @@ class Service:
             Kind.LIMIT: self._pacing.limit,
             Kind.ASK: self._ask,
         }
+        self._leaving: list[Peer] = []
         self.states = 0
         self.checkpoint_asked: tuple[Peer, Message] | None = None
 
@@ -175,13 +178,13 @@ class Service:
 
     def _discard_payload(self, message: Message, peer: Peer | None) -> None:
         """Expect the payload of a refused request, lest it be taken for that of the next."""
-        if peer is None or peer.broken or message.payload == 0:
+        if peer is None or peer.broken or message.announced == 0:
             return
         if self._intake.backlog(peer.rank) > 4 * self._peers.config.actor_credits:
             self._break(peer)
         else:
             self._intake.announce(
-                Announced(Purpose.DISCARD, peer, message.sequence, message.payload)
+                Announced(Purpose.DISCARD, peer, message.sequence, message.announced)
             )
 
     def _drop_stray(self) -> bool:
@@ -199,11 +202,16 @@ class Service:
             self._peers.refuse(lost, Code.PAYLOAD, text)
         return True
 
-    def _begin_add(self, count: int) -> Intake:
-        return self._peers.ring().begin_add(count)
+    def _begin_add(self, announced: Announced) -> Intake:
+        return self._peers.ring().begin_add(announced.count, announced.elsewhere)
+
+    def _append(self, announced: Announced, rows: Bytes) -> None:
+        buffer = self._peers.ring()
+        buffer.append(rows.view(buffer.dtype), announced.masses, announced.elsewhere)
 
     def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
-        self._peers.counters.bytes_in += len(data)
+        if announced.inline is None:
+            self._peers.counters.bytes_in += len(data)
         if announced.purpose is Purpose.ADD:
             self._adds.landed(announced, failure)
         elif announced.purpose is Purpose.STATE:
@@ -229,13 +237,35 @@ class Service:
             raise RefusedError(
                 Code.DTYPE, f"record dtype {dtype_to_text(dtype)} is not the buffer's, {here}"
             )
+        learner = self._number(message, role)
         if before is not None:
             self._forget(before)
         while self._intake.drop_stray(message.source) is not None:
             self._peers.rejected[message.source] += 1
             self._peers.counters.rejected[Code.PAYLOAD] += 1
-        peer = self._peers.members[message.source] = Peer(message.source, role)
+        peer = Peer(message.source, role, learner)
+        self._peers.members[message.source] = peer
         self._welcome(message, peer)
+
+    def _number(self, message: Message, role: int) -> int:
+        """Return the number of a learner, unless another one draws by it."""
+        if role != Flag.LEARNER:
+            return ALONE
+        number, shards = message.value - 1, self._peers.shards
+        if not ALONE <= number < MOST_LEARNERS:
+            raise RefusedError(
+                Code.ROLE, f"learner {number}: 0 .. {MOST_LEARNERS - 1} are possible"
+            )
+        for peer in self._peers.members.values():
+            same = peer.role == role and peer.learner == number and peer.rank != message.source
+            if same and (number != ALONE or shards > 1):
+                name = "a learner without a number" if number == ALONE else f"learner {number}"
+                raise RefusedError(
+                    Code.ROLE,
+                    f"{name} is there already, on rank {peer.rank}: give each of several learners "
+                    "a number of its own, as in learner=0, learner=1",
+                )
+        return number
 
     def _welcome(self, message: Message, peer: Peer) -> None:
         peers, config, buffer = self._peers, self._peers.config, self._peers.ring()
@@ -248,6 +278,11 @@ class Service:
             max_batch=config.max_batch,
             most_rows=peers.most_rows(),
             checkpoints=config.checkpoint_dir is not None,
+            shards=peers.shards,
+            shard=peers.shard,
+            seed=seed_text(peers.streams().seed) if peer.role == Flag.LEARNER else "",
+            position=peers.position_of(peer) if peer.role == Flag.LEARNER else 0,
+            status=peers.status(),
         )
         learner, state = peers.progress.learner, None
         if peer.role == Flag.LEARNER and learner is not None:
@@ -265,6 +300,8 @@ class Service:
         self._intake.forget(peer.rank)
         self._adds.forget(peer)
         self._samples.forget(peer)
+        if peer in self._leaving:
+            self._leaving.remove(peer)
         if self.checkpoint_asked is not None and self.checkpoint_asked[0] is peer:
             self.checkpoint_asked = None
 
@@ -307,6 +344,8 @@ class Service:
         self._peers.stop_reason = self._peers.stop_reason or f"{peer} asked for it"
 
     def _bye(self, message: Message, peer: Peer) -> None:
+        if peer.leaving is None:
+            self._leaving.append(peer)
         peer.leaving = message
         if message.flags & Flag.FAILED:
             say(f"{peer} failed")
@@ -315,9 +354,12 @@ class Service:
 
     def _say_goodbye(self) -> bool:
         """Let those go who said BYE, once all that they sent is in."""
-        leaving = [p for p in self._peers.members.values() if p.leaving and not self._owes(p)]
+        if not self._leaving:
+            return False
+        leaving = [peer for peer in self._leaving if not self._owes(peer)]
         for peer in leaving:
             self._adds.settle(peer)
+            self._leaving.remove(peer)
             assert peer.leaving is not None
             self._peers.send(peer, peer.leaving.answer(Kind.GOODBYE))
             self._forget(peer)

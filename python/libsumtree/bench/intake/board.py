@@ -23,9 +23,11 @@ class Phase(IntEnum):
     """Actors add as fast as they can."""
     LEARN = 2
     """Besides, the learner draws and updates."""
-    END = 3
-    """Actors and learner finish what they have begun, and leave."""
-    OVER = 4
+    REST = 3
+    """Actors finish what they have begun; the learner goes on."""
+    END = 4
+    """The learner, too, finishes what it has begun, and all clients leave."""
+    OVER = 5
     """The server has everything, and ends."""
 
 
@@ -80,12 +82,12 @@ class Board:
         """Give the process in a place; 0 before it is there."""
         return self._words[_WIDTH * (place + 1)]
 
-    def count(self, place: int, transitions: int) -> None:
-        """Say how many transitions of an actor were acknowledged."""
-        self._words[_WIDTH * (place + 1) + 1] = transitions
+    def count(self, place: int, done: int) -> None:
+        """Say how many transitions of an actor were acknowledged, or requests of the learner."""
+        self._words[_WIDTH * (place + 1) + 1] = done
 
     def counted(self, place: int) -> int:
-        """Give how many transitions of an actor were acknowledged."""
+        """Give what a process has counted."""
         return self._words[_WIDTH * (place + 1) + 1]
 
     def finish(self, place: int) -> None:
@@ -105,6 +107,6 @@ class Board:
         return self._words[_WIDTH * (place + 1) + _EXTRAS + what]
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """Look again and again; the process's alarm is what ends a wait in vain."""
+        """Look again and again; who started the run ends a wait in vain."""
         while not ready():
             time.sleep(_LOOK_SECONDS)

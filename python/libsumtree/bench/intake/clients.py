@@ -58,7 +58,7 @@ class Learner(Protocol):
 
 
 def act(actor: Actor, task: Task, board: Board, place: int) -> None:
-    """Add batches until the end, or those of the task."""
+    """Add batches until actors are to rest, or those of the task."""
     number = place - FIRST_ACTOR
     batches: Iterable[Any]
     if task.checked:
@@ -68,7 +68,7 @@ def act(actor: Actor, task: Task, board: Board, place: int) -> None:
     board.wait(lambda: board.phase >= Phase.FLOOD)
     sent = 0
     for prepared in batches:
-        if board.phase >= Phase.END:
+        if board.phase >= Phase.REST:
             break
         actor.add(prepared)
         sent += BATCH
@@ -93,10 +93,11 @@ def learn(learner: Learner, task: Task, board: Board) -> dict[str, NDArray[Any]]
     actions = np.empty(0, np.int64)
     while board.phase < Phase.LEARN:
         time.sleep(_IDLE_SECONDS)
-    while board.phase == Phase.LEARN:
+    while board.phase < Phase.END:
         begins.append(time.perf_counter())
         drawn = learner.sample(n)
         seconds.append(time.perf_counter() - begins[-1])
+        board.count(LEARNER, len(seconds))
         if task.checked:
             actions = learner.actions(drawn)
             learner.update(drawn, np.full(n, CHECKED_PRIORITY))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from ...apex.errors import require
 from ...errors import BenchmarkError, BenchmarkUnavailableError
 from .board import Board
 from .stacks import Stack
-from .task import SERVER, Task, board_of
+from .task import MOST_ADDED, SERVER, Task, board_of
 
 _PROGRAM = [sys.executable, "-m", "libsumtree.bench.intake.process"]
 _RANK = [sys.executable, "-m", "mpi4py", "-m", "libsumtree.bench.intake.process"]
@@ -125,30 +126,43 @@ class Run:
 
     def processor_seconds(self) -> float:
         """Give the processor time of the server, and of the processes that are its own."""
-        pids = [self.board.pid(SERVER), *(self.board.said(SERVER, i) for i in range(3))]
-        return sum(_processor_seconds(pid) for pid in pids if pid)
+        return sum(map(_processor_seconds, self._server_pids()))
 
     def kill(self) -> None:
         """End whatever still runs."""
-        pids = [self.board.pid(place) for place in range(self.task.places)]
-        pids += [self.board.said(SERVER, i) for i in range(3)]
+        pids = self.pids()
         for process in self._processes:
             if process.poll() is None:
-                for pid in filter(None, pids):
+                for pid in pids:
                     _kill(pid)
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
+    def pids(self) -> list[int]:
+        """Give the processes that have come, those that the server added included."""
+        places = range(1, self.task.places)
+        return self._server_pids() + [pid for pid in map(self.board.pid, places) if pid]
+
+    def _server_pids(self) -> list[int]:
+        added = (self.board.said(SERVER, number) for number in range(MOST_ADDED))
+        return [pid for pid in (self.board.pid(SERVER), *added) if pid]
+
     def _check(self) -> None:
         for number, process in enumerate(self._processes):
             if process.poll():
-                said = (self.folder / f"{_ERRORS}.{number}").read_text(errors="replace").split("\n")
-                lines = [line.strip() for line in said if line.strip()]
-                last = next((line for line in lines if "Error" in line), "; ".join(lines[-1:]))
+                said = (self.folder / f"{_ERRORS}.{number}").read_text(errors="replace")
                 raise BenchmarkError(
-                    f"{self._title}: a process ended with status {process.returncode}: {last}"
+                    f"{self._title}: a process ended with status {process.returncode}: "
+                    f"{_complaint(said)}"
                 )
+
+
+def _complaint(said: str) -> str:
+    """Give the line that names an exception, or else the last one."""
+    exception = re.search(r"^[\w.]*(Error|Exception|Stopped)\b.*", said, re.MULTILINE)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    return exception[0] if exception else (lines or ["no reason"])[-1]
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import mpi4py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -27,6 +28,12 @@ _SERVER_SLEEP, _CLIENT_SLEEP = 0.002, 0.001
 def rank() -> int:
     """Give the place of this process."""
     return int(MPI.COMM_WORLD.Get_rank())
+
+
+def library() -> str:
+    """Name what carries the messages."""
+    words = MPI.Get_library_version().partition("\n")[0].strip("\0").split()
+    return f"{' '.join(words)}, mpi4py {mpi4py.__version__}"
 
 
 def serve(task: Task, board: Board) -> Held:

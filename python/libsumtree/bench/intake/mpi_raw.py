@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import mpi4py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -20,6 +21,12 @@ _SECONDS = 60.0
 def rank() -> int:
     """Give the place of this process."""
     return int(MPI.COMM_WORLD.Get_rank())
+
+
+def library() -> str:
+    """Name what carries the messages."""
+    words = MPI.Get_library_version().partition("\n")[0].strip("\0").split()
+    return f"{' '.join(words)}, mpi4py {mpi4py.__version__}"
 
 
 def serve(task: Task, board: Board) -> Held:

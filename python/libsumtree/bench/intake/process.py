@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict
 from importlib import import_module
@@ -23,19 +22,20 @@ from .task import LEARNER, SERVER, Task, board_of
 
 HELD = "held.json"
 REQUESTS = "requests.npz"
+LIBRARY = "library"
 
 
 def main(arguments: list[str]) -> None:
     """Play one part in a run."""
     folder = Path(arguments[0])
     task = Task.read(folder)
-    signal.alarm(task.longest)  # nobody may be left to end this process
-    stack = import_module(f".{task.stack}", __package__)
+    stack = import_module(task.stack)
     place = int(arguments[1]) if len(arguments) > 1 else stack.rank()
-    with Board(board_of(folder)) as board:
+    with task.ended_with_starter(), Board(board_of(folder)) as board:
         if place == SERVER:
             held: Held = stack.serve(task, board)
             (folder / HELD).write_text(json.dumps(asdict(held)))
+            (folder / LIBRARY).write_text(stack.library())
         else:
             _be_client(stack, task, board, place, folder)
 

@@ -88,8 +88,12 @@ class PublishedBuffer:
 
     def held(self, with_digest: bool) -> Held:
         """Say what is in it."""
-        text = digest(np.array(self._rows, self._kind.dtype)) if with_digest else ""
-        return Held(self.inserted, len(self._rows), self._sums[1], text)
+        text, size = "", len(self._rows)
+        if with_digest:
+            start = self._kind.capacity
+            masses = np.array(self._sums[start : start + size])
+            text = digest(np.array(self._rows, self._kind.dtype), masses)
+        return Held(self.inserted, size, self._sums[1], text)
 
 
 def columns_of(batch: Batch) -> Columns:

@@ -112,7 +112,8 @@ class Held:
     inserted, size : int
     total : float
     digest : str
-        Of all records, in order of their actions; empty where none was asked for.
+        Of all records with their masses, in order of their actions; empty where none was asked
+        for.
     """
 
     inserted: int
@@ -122,16 +123,18 @@ class Held:
 
     @classmethod
     def by(cls, buffer: PrioritizedReplayBuffer, with_digest: bool) -> Held:
-        """Look into a buffer."""
+        """Look into a buffer, which has not wrapped if there is to be a digest."""
         size, text = len(buffer), ""
         if with_digest:
-            text = digest(buffer[np.arange(buffer.next_id - size, buffer.next_id)])
+            rows = buffer[np.arange(buffer.next_id - size, buffer.next_id)]
+            text = digest(rows, buffer.tree[np.arange(size)])
         return cls(buffer.inserted, size, buffer.tree.total, text)
 
 
-def digest(rows: Rows) -> str:
-    """Give a digest of records that does not depend on their order."""
-    return hashlib.sha256(rows[np.argsort(rows["action"])].tobytes()).hexdigest()
+def digest(rows: Rows, masses: Doubles) -> str:
+    """Give a digest of records and their masses that does not depend on their order."""
+    order = np.argsort(rows["action"])
+    return hashlib.sha256(rows[order].tobytes() + masses[order].tobytes()).hexdigest()
 
 
 def expected(record: Record, actors: int, batches: int, drawn: NDArray[np.int64]) -> Held:
@@ -144,4 +147,4 @@ def expected(record: Record, actors: int, batches: int, drawn: NDArray[np.int64]
     )
     masses = priority_of(rows["action"])
     masses[np.isin(rows["action"], drawn)] = CHECKED_PRIORITY
-    return Held(len(rows), len(rows), float(masses.sum()), digest(rows))
+    return Held(len(rows), len(rows), float(masses.sum()), digest(rows, masses))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,15 @@ from ...arguments import Doubles
 from ...errors import BenchmarkError
 from . import launch
 from .board import Phase
-from .process import HELD, REQUESTS
-from .records import BATCH, Held, expected
+from .process import HELD, LIBRARY, REQUESTS
+from .records import Held, expected
 from .stacks import Stack
 from .task import FIRST_ACTOR, LEARNER, Task
 
 WARM_SECONDS = 0.3
 _PATIENCE_SECONDS = 90
 _CHECKED_BATCHES = 3
+_REQUESTS = 2  # at least one of them has begun and ended in the window
 
 
 @dataclass(frozen=True)
@@ -34,14 +37,35 @@ class Window:
 
     Attributes
     ----------
-    rate : float
-        Transitions acknowledged, per second.
+    seconds : float
+    transitions, requests : int
+        How many were acknowledged, and answered.
     processor : float
-        Processor seconds of the server for one transition; nan where there was none.
+        Processor seconds of the server.
+    times : ndarray of float64
+        Seconds of the requests that both began and ended in the window.
     """
 
-    rate: float
+    seconds: float
+    transitions: int
+    requests: int
     processor: float
+    times: Doubles
+
+    @property
+    def rate(self) -> float:
+        """Transitions per second."""
+        return self.transitions / self.seconds
+
+    @property
+    def a_transition(self) -> float:
+        """Processor seconds of the server for one transition."""
+        return self.processor / self.transitions
+
+    @property
+    def a_request(self) -> float:
+        """Processor seconds of the server for one request and its update."""
+        return self.processor / self.requests
 
 
 @dataclass(frozen=True)
@@ -50,32 +74,40 @@ class Measured:
 
     Attributes
     ----------
-    alone, learning : Window
-        While the learner rested, and while it drew and updated.
-    requests : ndarray of float64
-        Seconds of the requests that fell into the second window.
+    adding, both, asking : Window
+        While the actors added, while beside them the learner drew and updated, and while it did so
+        alone.
     """
 
-    alone: Window
-    learning: Window
-    requests: Doubles
+    adding: Window
+    both: Window
+    asking: Window
+
+
+@dataclass(frozen=True)
+class _Look:
+    begin: float
+    transitions: int
+    requests: int
+    processor: float
 
 
 def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
-    """Have actors add for some seconds, then for as long beside a learner.
+    """Have actors add for some seconds, then for as long beside a learner, which goes on alone.
 
     Raises
     ------
     BenchmarkError
         If a process fails, or the server does not hold what was sent.
     """
-    with _folder() as folder, launch.run(stack, _task(stack, record, actors), folder) as run:
-        run.board.set_phase(Phase.FLOOD)
-        run.rest(WARM_SECONDS)
-        alone, _ = _window(run, seconds)
-        run.board.set_phase(Phase.LEARN)
-        run.rest(WARM_SECONDS)
-        learning, (begin, end) = _window(run, seconds)
+    with _folder() as folder, launch.run(stack, make_task(stack, record, actors), folder) as run:
+        looks = []
+        for phase in (Phase.FLOOD, Phase.LEARN, Phase.REST):
+            run.board.set_phase(phase)
+            if phase is Phase.REST:
+                _wait_for_actors(run)
+            run.rest(WARM_SECONDS)
+            looks.append(_watch(run, seconds, phase))
         held = _end(run)
         requests = _requests(folder)
         sent = sum(_counts(run))
@@ -84,69 +116,81 @@ def measure(stack: Stack, record: str, actors: int, seconds: float) -> Measured:
                 f"{stack.title}: {sent} transitions were sent and acknowledged, but the server "
                 f"took {held.inserted} and holds {held.size}"
             )
-    begins, times = requests["begins"], requests["seconds"]
-    inside = (begins >= begin) & (begins + times <= end)
-    return Measured(alone, learning, times[inside])
+    return Measured(*(_between(*pair, requests) for pair in looks))
 
 
-def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BATCHES) -> Held:
+def check(stack: Stack, record: str, actors: int = 2, batches: int = _CHECKED_BATCHES) -> str:
     """Send numbered batches; the server must hold each of them, bit for bit, and their total.
+
+    Returns
+    -------
+    str
+        What carried them: library and version.
 
     Raises
     ------
     BenchmarkError
         If a process fails, or the server does not hold what was sent.
     """
-    task = _task(stack, record, actors, batches)
+    task = make_task(stack, record, actors, batches)
     with _folder() as folder, launch.run(stack, task, folder) as run:
         run.board.set_phase(Phase.FLOOD)
-        places = range(FIRST_ACTOR, task.places)
-        run.wait(lambda: all(run.board.finished(place) for place in places), "actors not done")
+        _wait_for_actors(run)
         run.board.set_phase(Phase.LEARN)
         run.wait(lambda: run.board.finished(LEARNER), "learner not done")
         held = _end(run)
         drawn = _requests(folder)["drawn"]
+        library = (folder / LIBRARY).read_text()
     right = expected(task.kind, actors, batches, drawn)
     if held != right:
         raise BenchmarkError(f"{stack.title}: the server holds {held} where {right} was sent")
-    return held
+    return library
 
 
-def _task(stack: Stack, record: str, actors: int, batches: int = 0) -> Task:
+def make_task(stack: Stack, record: str, actors: int, batches: int = 0) -> Task:
+    """Make the task of a run, with an address of its own."""
     address = f"libsumtree-{uuid.uuid4().hex}"
-    return Task(stack.module, record, actors, batches, _PATIENCE_SECONDS, address)
+    return Task(stack.module, record, actors, batches, os.getpid(), _PATIENCE_SECONDS, address)
 
 
-def _folder() -> Any:
-    made = tempfile.TemporaryDirectory(prefix="libsumtree-intake-")
-    return _Folder(made)
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="libsumtree-intake-") as name:
+        yield Path(name)
 
 
-class _Folder:
-    """A temporary folder as a path."""
-
-    def __init__(self, made: tempfile.TemporaryDirectory[str]) -> None:
-        self._made = made
-
-    def __enter__(self) -> Path:
-        return Path(self._made.name)
-
-    def __exit__(self, *_: object) -> None:
-        self._made.cleanup()
-
-
-def _window(run: launch.Run, seconds: float) -> tuple[Window, tuple[float, float]]:
-    begin, count, processor = _look(run)
+def _watch(run: launch.Run, seconds: float, phase: Phase) -> tuple[_Look, _Look]:
+    """Look twice, after so many seconds and some progress: a batch, and two requests."""
+    before = _look(run)
     run.rest(seconds)
-    end, count_after, processor_after = _look(run)
-    passed = count_after - count
-    used = processor_after - processor
-    window = Window(passed / (end - begin), used / passed if passed else float("nan"))
-    return window, (begin, end)
+    if phase < Phase.REST:
+        run.wait(lambda: sum(_counts(run)) > before.transitions, "no transitions")
+    if phase > Phase.FLOOD:
+        enough = before.requests + _REQUESTS
+        run.wait(lambda: run.board.counted(LEARNER) >= enough, "no requests")
+    return before, _look(run)
 
 
-def _look(run: launch.Run) -> tuple[float, int, float]:
-    return time.perf_counter(), sum(_counts(run)), run.processor_seconds()
+def _look(run: launch.Run) -> _Look:
+    requests = run.board.counted(LEARNER)
+    return _Look(time.perf_counter(), sum(_counts(run)), requests, run.processor_seconds())
+
+
+def _between(before: _Look, after: _Look, requests: Mapping[str, NDArray[Any]]) -> Window:
+    begins, times = requests["begins"], requests["seconds"]
+    inside = (begins >= before.begin) & (begins + times <= after.begin)
+    return Window(
+        after.begin - before.begin,
+        after.transitions - before.transitions,
+        after.requests - before.requests,
+        after.processor - before.processor,
+        times[inside],
+    )
+
+
+def _wait_for_actors(run: launch.Run) -> None:
+    places = range(FIRST_ACTOR, run.task.places)
+    run.wait(lambda: all(run.board.finished(place) for place in places), "actors not done")
 
 
 def _counts(run: launch.Run) -> Sequence[int]:
@@ -165,6 +209,3 @@ def _end(run: launch.Run) -> Held:
 def _requests(folder: Path) -> dict[str, NDArray[Any]]:
     with np.load(folder / REQUESTS, allow_pickle=False) as stored:
         return dict(stored)
-
-
-__all__ = ["BATCH", "Measured", "Window", "check", "measure"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_PACKAGE = __package__
+
 
 @dataclass(frozen=True)
 class Stack:
@@ -12,7 +14,7 @@ class Stack:
     Attributes
     ----------
     module : str
-        Of this package.
+        Has `serve`, `make_actor`, `make_learner`, `library`, and, for MPI, `rank`.
     title : str
     mpi : bool
         Whether it runs under mpiexec.
@@ -23,8 +25,8 @@ class Stack:
     mpi: bool
 
 
-ZMQ_PICKLE = Stack("zmq_pickle", "ZeroMQ, pickle", False)
-MPI_PICKLE = Stack("mpi_pickle", "MPI, pickle", True)
-ZMQ_RAW = Stack("zmq_raw", "ZeroMQ, raw", False)
-MPI_RAW = Stack("mpi_raw", "MPI, raw", True)
+ZMQ_PICKLE = Stack(f"{_PACKAGE}.zmq_pickle", "pickled ZeroMQ", False)
+MPI_PICKLE = Stack(f"{_PACKAGE}.mpi_pickle", "pickled MPI", True)
+ZMQ_RAW = Stack(f"{_PACKAGE}.zmq_raw", "raw ZeroMQ", False)
+MPI_RAW = Stack(f"{_PACKAGE}.mpi_raw", "raw MPI", True)
 STACKS = (ZMQ_PICKLE, MPI_PICKLE, ZMQ_RAW, MPI_RAW)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,10 +14,13 @@ from ...buffer import PrioritizedReplayBuffer
 from .records import RECORDS, Record
 
 SERVER, LEARNER, FIRST_ACTOR = 0, 1, 2
+MOST_ADDED = 3
+"""Processes that a server may add; it says them on the board before anything else."""
 ACTOR_CREDITS, UPDATE_CREDITS = 3, 16
 ALPHA, BETA = 0.6, 0.4
 _FILE = "task.json"
 _BOARD = "board"
+_LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,14 +30,16 @@ class Task:
     Attributes
     ----------
     stack : str
-        Module of this package.
+        Its module.
     record : str
     actors : int
     batches : int
         How many numbered batches each actor sends, for a run that is checked to the last bit; 0: as
         many as it can, of random records.
+    starter : int
+        The process that started the run.
     longest : int
-        Seconds after which each process ends itself.
+        Seconds after which the run has failed.
     address : str
         Of the run, for sockets: unique.
     """
@@ -39,6 +48,7 @@ class Task:
     record: str
     actors: int
     batches: int
+    starter: int
     longest: int
     address: str
 
@@ -61,6 +71,27 @@ class Task:
     def alpha(self) -> float:
         """The exponent of priorities: 1 where integers are to be summed up exactly."""
         return 1.0 if self.checked else ALPHA
+
+    @contextmanager
+    def ended_with_starter(self) -> Iterator[None]:
+        """Have this process end itself, soon after who started the run has gone, whatever it does.
+
+        Processes are in sessions of their own, and ranks of MPI are somebody else's children. The
+        timer must not outlive the block: an interpreter that ends has no handler any more.
+        """
+
+        def look(number: int, frame: object) -> None:
+            try:
+                os.kill(self.starter, 0)
+            except ProcessLookupError:
+                os._exit(1)
+
+        signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def make_buffer(self) -> PrioritizedReplayBuffer:
         """Make the buffer that every server holds."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,6 +37,11 @@ _LOOK_SECONDS = 0.02
 Work = Callable[[Any], bytes]
 
 
+def library() -> str:
+    """Name what carries the messages."""
+    return f"libzmq {zmq.zmq_version()}, pyzmq {zmq.pyzmq_version()}"
+
+
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
     buffer = PublishedBuffer(task.kind, task.alpha)
@@ -54,13 +58,13 @@ def serve(task: Task, board: Board) -> Held:
 
 def _proxy(task: Task, board: Board, proxy: int) -> None:
     """Carry messages of one kind to and fro, until the server ends this process."""
-    signal.alarm(task.longest)
     context = zmq.Context()
     front, back = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
     port = front.bind_to_random_port("tcp://127.0.0.1")
     back.bind(_address(task, proxy))
     board.say(SERVER, len(_WORKERS) + proxy, port)
-    zmq.proxy(front, back)
+    with task.ended_with_starter():  # timers are not inherited
+        zmq.proxy(front, back)
 
 
 async def _serve(task: Task, board: Board, buffer: PublishedBuffer) -> None:

@@ -28,6 +28,11 @@ _LOOK_MILLISECONDS = 20
 _Sample = tuple[Indices, Doubles, Rows]
 
 
+def library() -> str:
+    """Name what carries the messages."""
+    return f"libzmq {zmq.zmq_version()}, pyzmq {zmq.pyzmq_version()}"
+
+
 def serve(task: Task, board: Board) -> Held:
     """Serve until the run is over."""
     buffer = task.make_buffer()
