@@ -92,7 +92,7 @@ def _blocks(document: Document) -> Iterator[Region]:
 
 
 @dataclass
-class Session:
+class Running:
     """A page that is being run: its folder, its names, and what was run so far."""
 
     folder: Path
@@ -103,7 +103,7 @@ class Session:
 def run_page(page: Path, folder: Path) -> int:
     """Run what is to be run of a page, in a folder; return how many blocks that were."""
     document = _parse(page)
-    document.namespace["session"] = session = Session(folder)
+    document.namespace["running"] = running = Running(folder)
     before = Path.cwd()
     (folder / "examples").symlink_to(TOP / "examples")
     os.chdir(folder)
@@ -112,44 +112,44 @@ def run_page(page: Path, folder: Path) -> int:
             example.evaluate()
     finally:
         os.chdir(before)
-    return session.ran
+    return running.ran
 
 
 def _evaluate(example: Example) -> str:
     """Run one block; what is wrong with it is what is returned."""
     block: Block = example.parsed
-    session: Session = example.namespace["session"]
+    running: Running = example.namespace["running"]
     if block.not_run or block.language not in _RUNNABLE:
         return ""
-    session.ran += 1
+    running.ran += 1
     if block.language == "sh":
-        return _run_shell(block, session)
+        return _run_shell(block, running)
     if block.language == "console":
-        return _run_console(block, session)
+        return _run_console(block, running)
     file = _FILE.match(block.source)
     if file:
-        (session.folder / file[1]).write_text(block.source)
+        (running.folder / file[1]).write_text(block.source)
         return ""
     if block.source.startswith(">>>"):
-        return _run_doctest(block, session)
-    _run_python(block, session)
+        return _run_doctest(block, running)
+    _run_python(block, running)
     return ""
 
 
-def _run_python(block: Block, session: Session) -> None:
+def _run_python(block: Block, running: Running) -> None:
     padded = "\n" * (block.line - 1) + block.source
-    exec(compile(padded, str(block.page), "exec", dont_inherit=True), session.names)
+    exec(compile(padded, str(block.page), "exec", dont_inherit=True), running.names)
 
 
-def _run_doctest(block: Block, session: Session) -> str:
+def _run_doctest(block: Block, running: Running) -> str:
     parsed = doctest.DocTestParser().get_doctest(
-        block.source, session.names, block.place, str(block.page), block.line - 1
+        block.source, running.names, block.place, str(block.page), block.line - 1
     )
     said = io.StringIO()
     runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
     with contextlib.redirect_stdout(io.StringIO()):
         failed = runner.run(parsed, out=said.write, clear_globs=False).failed
-    session.names.update(parsed.globs)
+    running.names.update(parsed.globs)
     return said.getvalue() if failed else ""
 
 
@@ -164,10 +164,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, "PATH": path, "COLUMNS": "100"}
 
 
-def _shell(command: str, session: Session) -> subprocess.CompletedProcess[str]:
+def _shell(command: str, running: Running) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
-        cwd=session.folder,
+        cwd=running.folder,
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -177,17 +177,17 @@ def _shell(command: str, session: Session) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _run_shell(block: Block, session: Session) -> str:
-    done = _shell(block.source, session)
+def _run_shell(block: Block, running: Running) -> str:
+    done = _shell(block.source, running)
     if done.returncode == 0:
         return ""
     return f"{block.place}: ended with {done.returncode}:\n{block.source}\n{done.stdout}"
 
 
-def _run_console(block: Block, session: Session) -> str:
+def _run_console(block: Block, running: Running) -> str:
     problems = []
     for command, expected in console_commands(block.source):
-        done = _shell(command, session)
+        done = _shell(command, running)
         got = done.stdout
         is_right = doctest.OutputChecker().check_output(expected, got, OPTIONS)
         if not is_right or (done.returncode and "error:" not in expected):

@@ -9,6 +9,7 @@ import pytest
 
 from libsumtree.cli import make_parser
 from libsumtree.cli.complaints import UsageError
+from libsumtree.cli.statuses import TABLE
 from pages import TOP, Block, blocks_of, commands_of, run_page
 from test_first_pages import FIRST
 
@@ -70,6 +71,11 @@ def anchors_of(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
     plain = (re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()) for title in titles)
     return {title.replace(" ", "-") for title in plain}
+
+
+def test_exit_statuses_are_those_of_the_commands() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", (TOP / "docs/command-line.md").read_text(), re.M)
+    assert {int(status): meaning for status, meaning in rows} == TABLE
 
 
 def test_every_program_that_pages_name_exists() -> None:
