@@ -176,7 +176,7 @@ class PayloadIntake:
         if announced.purpose is Purpose.ADD and landing.intake is None and not landing.failure:
             if self._ring_taken:
                 return False
-            landing.intake = self._begin_intake(announced.count)
+            landing.intake = self._begin_intake(announced)
         del self._landing[source]
         self._pop(source)
         self._finish(announced, landing)
