@@ -1,4 +1,4 @@
-"""The parser of the command line, for Sphinx: columns of a terminal stay columns."""
+"""The command line's parser for Sphinx: columns of a terminal stay columns."""
 
 from __future__ import annotations
 
