@@ -24,6 +24,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "libsumtree bench",
         "libsumtree bench tree --table descents --rounds 20",
         "libsumtree bench peers --output results",
+        "libsumtree bench intake",
     ),
     ("checkpoint",): (
         "libsumtree checkpoint list checkpoints",
