@@ -111,6 +111,14 @@ class Sample(NamedTuple):
     transitions: Records
 
 
+class Taken(NamedTuple):
+    """Transitions at leaves of a `PrioritizedReplayBuffer`; the names are those of `Sample`."""
+
+    ids: Indices
+    masses: Doubles
+    transitions: Records
+
+
 class Intake:
     """Slots of the ring that were retired to take new transitions; one at a time is open.
 
@@ -418,7 +426,7 @@ class PrioritizedReplayBuffer:
             ids = self.append(rows.ravel(), masses)
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
-    def append(self, rows: Records, masses: Doubles | None) -> Indices:
+    def append(self, rows: Records, masses: Doubles | None, elsewhere: float = 0.0) -> Indices:
         """Do as `add` does, with what was checked before.
 
         Parameters
@@ -427,6 +435,8 @@ class PrioritizedReplayBuffer:
             Of the buffer's dtype.
         masses : ndarray of float64, shape (n,) or without axes, or None
             What `check_priorities` returned; None as in `add`.
+        elsewhere : float
+            As in `begin_add`.
 
         Returns
         -------
@@ -442,14 +452,14 @@ class PrioritizedReplayBuffer:
             if self._layout is not None:
                 check_runs(rows["age"], rows["ahead"], self._layout.stack, whole=True)
             try:
-                intake = self.begin_add(len(rows))
+                intake = self.begin_add(len(rows), elsewhere)
                 intake.fill(rows)
                 return intake.publish(masses)
             finally:
                 if self._intake is not None:
                     self._intake.abandon()
 
-    def begin_add(self, count: int) -> Intake:
+    def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.
 
         For those who receive transitions straight into the ring. The transitions that they replace
@@ -459,6 +469,8 @@ class PrioritizedReplayBuffer:
         ----------
         count : int
             >= 0.
+        elsewhere : float
+            The largest mass in other shards of this buffer: counts for the default.
 
         Returns
         -------
@@ -476,7 +488,7 @@ class PrioritizedReplayBuffer:
             self._check_no_intake()
             self._ids.check_room(count)
             self._spare_snapshots(count)
-            intake = Intake(self, count, self._tree.max or 1.0)
+            intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)
             self._intake = intake
             try:
                 intake.retire(self)
@@ -571,6 +583,33 @@ class PrioritizedReplayBuffer:
             ids = self._ids.of_numbers(numbers)
             self._copy_out(numbers, drawn.indices, transitions)
             return Sample(ids, *drawn, transitions)
+
+    def take(self, indices: Indices, counts: bool = True) -> Taken:
+        """Copy the transitions at leaves that descents of `tree` have found.
+
+        For those who draw the targets themselves, as learners of several shards do.
+
+        Parameters
+        ----------
+        indices : ndarray of int64, shape (n,)
+            Leaves of positive mass.
+        counts : bool
+            Whether this is a draw, which moves beta on.
+
+        Returns
+        -------
+        Taken
+
+        Notes
+        -----
+        O(n) and one copy of each record.
+        """
+        transitions = _take_rows(len(indices), self._sample_dtype)
+        with self._lock:
+            self._sampled += counts
+            numbers = self._numbers_of(indices)
+            self._copy_out(numbers, indices, transitions)
+            return Taken(self._ids.of_numbers(numbers), self._tree[indices], transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.

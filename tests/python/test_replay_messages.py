@@ -29,6 +29,8 @@ BODIES: dict[Kind, int] = {
     Kind.ADD: 8 * 3,
     Kind.REPLY: STATUS_SIZE + 24 * 3,
     Kind.UPDATE: 16 * 3,
+    Kind.DRAW: 8 + 8 * 3,
+    Kind.DRAWN: STATUS_SIZE + 24 * 3,
     Kind.UPDATED: STATUS_SIZE,
 }
 TEXTS = (
@@ -122,7 +124,7 @@ def test_status_is_read_as_written() -> None:
     assert ReplayStatus.unpack(received(STATUS.pack() + b"more")) == STATUS
 
 
-TERMS = Terms(10, 1, 3, 3, 16, 100, 50, True)
+TERMS = Terms(10, 1, 3, 3, 16, 100, 50, True, 2, 1, "[[7], 0, 4]", 12, STATUS)
 
 
 def test_terms_are_read_as_written() -> None:

@@ -53,6 +53,8 @@ class ActorClient(ReplayClient):
     """
 
     _ROLE = Flag.ACTOR
+    _elsewhere = 0.0
+    """The largest mass in other shards."""
 
     def __init__(
         self,
@@ -124,6 +126,7 @@ class ActorClient(ReplayClient):
             count=len(rows),
             itemsize=self.dtype.itemsize,
             payload=rows.nbytes,
+            real=self._elsewhere if values is None else 0.0,
             flags=Flag.DEFAULT if values is None else Flag.NONE,
         )
         body = () if values is None else (values,)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..arguments import Doubles
 from ..errors import PriorityError
+from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
@@ -38,12 +39,19 @@ class Adds:
         peer.unacked += 1
         inline = message.inline() if message.flags & Flag.INLINE else None
         payload, count = message.payload, message.count
+        elsewhere = message.real if masses is None else 0.0
         self._intake.announce(
-            Announced(Purpose.ADD, peer, message.sequence, payload, count, masses, inline)
+            Announced(
+                Purpose.ADD, peer, message.sequence, payload, count, masses, elsewhere, inline
+            )
         )
 
     def _masses(self, message: Message) -> Doubles | None:
         if message.flags & Flag.DEFAULT:
+            if not 0.0 <= message.real <= MAX_MASS:
+                raise RefusedError(
+                    Code.PRIORITY, f"the largest mass in other shards is {message.real}"
+                )
             return None
         priorities = message.body[: 8 * message.count].view("<f8")
         try:
@@ -124,4 +132,5 @@ class Adds:
             ack.sequence = sequence
             ack.count += count
         for peer, ack in acks.items():
+            ack.value, ack.real = peers.ring().inserted, peers.ring().tree.max
             peers.send(peer, ack)

@@ -28,6 +28,7 @@ from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
 from .channel import MPI, Backoff, Channel, Incoming, Malformed
 from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
+from .streams import ALONE
 from .terms import Terms
 
 _LONGEST_SLEEP = 0.001
@@ -37,7 +38,7 @@ _FAREWELL_SECONDS = 2.0
 _ASK_SECONDS = 1.0
 _LEAST_ASKING = 0.05
 _NOTHING: Bytes = np.empty(0, np.uint8)
-_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.UPDATE: "update"}
+_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.DRAW: "sample", Kind.UPDATE: "update"}
 
 
 class ReplayClient:
@@ -80,6 +81,7 @@ class ReplayClient:
     """
 
     _ROLE = Flag.NONE
+    _number = ALONE
 
     def __init__(
         self,
@@ -229,9 +231,7 @@ class ReplayClient:
         """
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         deadline = time.monotonic() + seconds
-        asking = math.inf
-        if ask and seconds >= _LEAST_ASKING:
-            asking = deadline - min(seconds / 2, _ASK_SECONDS)
+        asking = asking_time(deadline, seconds) if ask else math.inf
         backoff = Backoff(_LONGEST_SLEEP)
         self._asked, self._reason = 0, None
         while True:
@@ -247,9 +247,13 @@ class ReplayClient:
                 raise self._timed_out(what, seconds)
             if now >= asking:
                 asking = math.inf
-                self._asked = self._next_sequence()
-                self._send(Message(Kind.ASK, sequence=self._asked))
+                self._ask()
             backoff.turn(busy)
+
+    def _ask(self) -> None:
+        """Ask the replay rank what it waits for."""
+        self._asked, self._reason = self._next_sequence(), None
+        self._send(Message(Kind.ASK, sequence=self._asked))
 
     def _timed_out(self, what: str, seconds: float) -> ReplayTimeoutError:
         """Return the exception of a client that has waited long enough, with what for."""
@@ -298,9 +302,24 @@ class ReplayClient:
             self.round_trips[timed[0]].add(time.perf_counter_ns() - timed[1])
 
     def _say_hello(self) -> None:
-        hello = Message(Kind.HELLO, sequence=self._next_sequence(), flags=self._ROLE)
+        hello = Message(
+            Kind.HELLO, sequence=self._next_sequence(), flags=self._ROLE, value=self._number + 1
+        )
         self._send(hello, dtype_to_text(self.dtype).encode())
         self._wait(lambda: self._terms is not None, "welcome", ask=False)
+        misfit = self._misfit(self._agreed)
+        if misfit:
+            self._say_bye(Flag.NONE, self._timeout)
+            raise WorldError(misfit)
+
+    def _misfit(self, terms: Terms) -> str:
+        """Say why this client is not for such a replay rank; empty if it is."""
+        if terms.shards == 1:
+            return ""
+        return (
+            f"the replay rank (rank {self._server}) is one of {terms.shards} shards: "
+            f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
+        )
 
     def _be_welcome(self, message: Message, payload: Bytes) -> None:
         if message.sequence != self._sequence or self._terms is not None:
@@ -386,6 +405,13 @@ def error_of(message: Message) -> SumTreeError:
         Code.UNKNOWN_CLIENT: ProtocolError,
     }
     return kinds.get(message.code, RejectedError)(f"the replay rank refused: {message.text}")
+
+
+def asking_time(deadline: float, seconds: float) -> float:
+    """Return when a client that waits for so many seconds asks what for."""
+    if seconds < _LEAST_ASKING:
+        return math.inf
+    return deadline - min(seconds / 2, _ASK_SECONDS)
 
 
 def refuse_longer(name: str, length: int, most: int) -> NoReturn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ class ReplayConfig:
     Attributes
     ----------
     capacity : int
-        Transitions that the buffer holds.
+        Transitions that the buffer holds; those of all shards together.
+    shards : int
+        Replay ranks: ranks 0 .. shards - 1, each of which holds its part of the capacity, the
+        minimum size and the error buffer.
     dtype : numpy.dtype, optional
         The record dtype. None: that of the first client.
     alpha, beta, seed, backend
@@ -67,7 +70,8 @@ class ReplayConfig:
         before on a terminal. 0: none.
     clients : int, optional
         The service ends by itself once so many clients have left and none is there. None: as many
-        as `comm` has other ranks. A rank whose client leaves and comes again counts each time.
+        as `comm` has ranks that are no replay ranks. A rank whose client leaves and comes again
+        counts each time.
 
     Raises
     ------
@@ -100,11 +104,12 @@ class ReplayConfig:
     metrics_interval: float = 10.0
     status_interval: float = 0.0
     clients: int | None = None
+    shards: int = 1
 
     def __post_init__(self) -> None:
         for name in ("capacity", "keep", "actor_credits", "sample_credits", "update_credits"):
             self._check_positive(name)
-        for name in ("max_batch", "full_every"):
+        for name in ("max_batch", "full_every", "shards"):
             self._check_positive(name)
         if self.clients is not None:
             self._check_positive("clients")
@@ -122,7 +127,36 @@ class ReplayConfig:
                 f"{self.capacity}: nothing could ever be drawn"
             )
         compression_filters(self.compression)
+        self._check_shards()
         self._check_records()
+
+    def _check_shards(self) -> None:
+        if self.capacity % self.shards:
+            raise ArgumentError(
+                f"capacity is {self.capacity}, and shards is {self.shards}: it must be a multiple "
+                f"of that, such as {-(-self.capacity // self.shards) * self.shards}"
+            )
+        least = max(1.0, self.samples_per_insert or 0.0)
+        if self.error_buffer is not None and self.error_buffer / self.shards < least:
+            raise ArgumentError(
+                f"error_buffer is {self.error_buffer} over {self.shards} shards: at least "
+                f"{self.shards} * max(1, samples_per_insert) = {self.shards * least:g}"
+            )
+
+    def of_shard(self, shard: int) -> ReplayConfig:
+        """Return the settings of one shard: its part of everything that shards divide.
+
+        Only shard 0 begins checkpoints by itself.
+        """
+        interval, error_buffer = self.checkpoint_interval, self.error_buffer
+        return replace(
+            self,
+            capacity=self.capacity // self.shards,
+            min_size_to_sample=-(-self.min_size_to_sample // self.shards),
+            error_buffer=None if error_buffer is None else error_buffer / self.shards,
+            checkpoint_interval=interval if shard == 0 else math.inf,
+            shards=1,
+        )
 
     def _check_records(self) -> None:
         if self.checkpoint_dir is not None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from ..metrics import Histogram
 from .messages import HEADER_SIZE, Code, Kind, Message
 
-_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.UPDATE: "update"}
+_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.DRAW: "sample", Kind.UPDATE: "update"}
 
 
 def _histograms() -> dict[str, Histogram]:
-    return {name: Histogram() for name in _TIMED.values()}
+    return {name: Histogram() for name in sorted({*_TIMED.values()})}
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Counters:
     updates, updated, stale : int
         Batches of priorities taken, priorities in them, and those that were stale.
     clamped : int
-        Targets that were brought below the total, for it had moved since they were drawn.
+        Targets that learners drew and that were fitted to a total that had moved since.
     bytes_in : int
         Bytes of all that was taken: headers, bodies and payloads. What was sent, the channel knows.
     rejected : Counter of Code

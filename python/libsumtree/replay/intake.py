@@ -51,6 +51,8 @@ class Announced:
     masses : ndarray of float64, shape (count,), optional
         ADD: what `PrioritizedReplayBuffer.check_priorities` made of the priorities; None for the
         default.
+    elsewhere : float
+        ADD: the largest mass in other shards, for the default.
     inline : ndarray of uint8, optional
         ADD: the transitions, if they came with the control message.
     """
@@ -61,6 +63,7 @@ class Announced:
     nbytes: int
     count: int = 0
     masses: Doubles | None = None
+    elsewhere: float = 0.0
     inline: Bytes | None = None
 
 
@@ -84,8 +87,8 @@ class PayloadIntake:
     def __init__(
         self,
         channel: Channel,
-        begin_add: Callable[[int], Intake],
-        append: Callable[[Bytes, Doubles | None], object],
+        begin_add: Callable[[Announced], Intake],
+        append: Callable[[Announced, Bytes], object],
         landed: Landed,
     ) -> None:
         self._channel = channel
@@ -180,7 +183,7 @@ class PayloadIntake:
     def _take_inline(self, announced: Announced, inline: Bytes) -> None:
         failure = ""
         try:
-            self._append(inline, announced.masses)
+            self._append(announced, inline)
         except ArgumentError as error:  # frames that are not what they say: see `check_runs`
             failure = str(error)
         self._landed(announced, inline, failure)
@@ -199,7 +202,7 @@ class PayloadIntake:
 
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
         """Receive into the ring; beside it if the batch is split or longer than the ring."""
-        intake = self._begin_intake(announced.count)
+        intake = self._begin_intake(announced)
         self._ring_taken = True
         target = as_bytes(intake.segments[0]) if _is_whole(intake) else _scratch(probe)
         return _Landing(probe.receive(target), intake)

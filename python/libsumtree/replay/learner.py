@@ -34,6 +34,7 @@ from .messages import (
     Message,
 )
 from .status import STATUS_SIZE, ReplayStatus
+from .streams import ALONE, MOST_LEARNERS
 
 
 class ReplaySample(NamedTuple):
@@ -74,6 +75,9 @@ class LearnerClient(ReplayClient):
     ----------
     comm, dtype, replay_rank, timeout
         See `ReplayClient`.
+    learner : int, optional
+        The number of this one of several learners, which draws from a stream of its own, that of
+        ``SeedSequence(seed, spawn_key=(learner,))``. None: the stream of the buffer.
 
     Attributes
     ----------
@@ -82,6 +86,8 @@ class LearnerClient(ReplayClient):
         last; None if there is none.
     status : ReplayStatus
         As of the last answer, but `stale` counts up with every acknowledged update.
+    stale : int
+        Updates of this client that were skipped because their transition was gone.
     checkpoint_due : bool
         The replay rank asks for a `checkpoint`; it writes one by itself, with the state that came
         last, if none comes within a few seconds.
@@ -95,7 +101,10 @@ class LearnerClient(ReplayClient):
         dtype: DTypeLike,
         replay_rank: int = 0,
         timeout: float = 60.0,
+        learner: int | None = None,
     ) -> None:
+        self._number = learner_number(learner)
+        self.stale = 0
         self.state: archive.State | None = None
         self.status = ReplayStatus()
         self.checkpoint_due = False
@@ -437,9 +446,24 @@ class LearnerClient(ReplayClient):
             return
         self._updates.remove(message.sequence)
         if message.code is Code.OK:
+            self.stale += message.value
             self._note_status(message)
         else:
             self._note_problem(message)
 
     def _note_status(self, message: Message) -> None:
         self.status = ReplayStatus.unpack(message.body)
+
+
+def learner_number(learner: int | None) -> int:
+    """Return the number of a learner as messages have it.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If it is no number of a learner.
+    """
+    number = ALONE if learner is None else as_count(learner, "learner")
+    if number >= MOST_LEARNERS:
+        raise ArgumentError(f"learner is {number}: 0 .. {MOST_LEARNERS - 1} are possible")
+    return number

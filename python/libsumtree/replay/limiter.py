@@ -94,7 +94,7 @@ class RateLimiter:
     ) -> None:
         self._asked = RateLimit(min_size_to_sample, samples_per_insert, error_buffer)
         self._changes = 0
-        self._largest_request = 0
+        self._largest_request = 0.0
         self._largest_batch = 0
         self._take(self._asked, inserted, surplus)
 
@@ -192,16 +192,16 @@ class RateLimiter:
         """How far the balance may stray now, in samples."""
         return self._widest if self._fixed is None else self._fixed
 
-    def admits(self, n: int) -> bool:
+    def admits(self, n: float) -> bool:
         """Whether a request of `n` samples can ever be served."""
         return self._ratio is None or self._fixed is None or n <= 2 * self._fixed
 
-    def expect_sample(self, n: int) -> None:
+    def expect_sample(self, n: float) -> None:
         """Note that a request of `n` samples is waiting."""
         self._largest_request = max(self._largest_request, n)
         self._widest = max(self._widest, float(n))
 
-    def may_sample(self, n: int, size: int) -> bool:
+    def may_sample(self, n: float, size: int) -> bool:
         """Whether `n` samples may be drawn from `size` transitions now."""
         if size < self._min_size:
             return False
@@ -213,7 +213,7 @@ class RateLimiter:
             return True
         return self._balance <= self._offset + self.error_buffer
 
-    def why_no_sample(self, n: int, size: int) -> str:
+    def why_no_sample(self, n: float, size: int) -> str:
         """Say why `n` samples may not be drawn from `size` transitions; empty if they may."""
         if size < self._min_size:
             return f"waits for the rate limiter: {size} of {self._min_size} transitions"
@@ -246,7 +246,7 @@ class RateLimiter:
             self._widest = max(self._widest, count * self._ratio)
             self._balance += count * self._ratio
 
-    def sampled(self, n: int) -> None:
+    def sampled(self, n: float) -> None:
         """Note that `n` samples were drawn."""
         if self._ratio is not None:
             self._balance -= n

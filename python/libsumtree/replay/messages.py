@@ -30,6 +30,8 @@ LIMIT        learner     a rate limit (JSON); nothing: what is in force?
 LIMITED      replay rank the rate limit in force (JSON)
 ASK          client
 REASON       replay rank what it waits for, and a `Wait` in ``value`` (text)
+DRAW         learner     int64 position, then targets float64 (count,)
+DRAWN        replay rank status, then ids, indices, masses, each (count,)      transitions
 ============ =========== ===================================================== ================
 
 An ACK stands for every batch up to its sequence that was not refused before. An answer whose
@@ -90,6 +92,8 @@ class Kind(IntEnum):
     LIMITED = 21
     ASK = 22
     REASON = 23
+    DRAW = 30
+    DRAWN = 31
 
 
 class Flag:
@@ -168,9 +172,12 @@ class Message:
         Bytes of transitions or of a learner state: of the payload message that follows, or, with
         `Flag.INLINE`, of the end of the body.
     value : int
-        UPDATED: stale updates. REASON: a `Wait`.
+        HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
+        stale updates. DRAW: samples of the whole draw, over all shards; 0 if it was counted before.
+        REASON: a `Wait`.
     real : float
-        SAMPLE: beta.
+        SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
+        in this one. DRAW: the total that the targets are of.
     body : ndarray of uint8
         What follows the header; owned by the message.
     source : int
@@ -247,6 +254,8 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
     Kind.REASON: _only_text,
     Kind.ADD: lambda m: _inline(m) + (0 if m.flags & Flag.DEFAULT else 8 * m.count),
     Kind.REPLY: lambda m: _inline(m) + STATUS_SIZE + 24 * m.count,
+    Kind.DRAW: lambda m: 8 + 8 * m.count,
+    Kind.DRAWN: lambda m: _inline(m) + STATUS_SIZE + 24 * m.count,
     Kind.UPDATE: lambda m: 16 * m.count,
     Kind.UPDATED: lambda m: STATUS_SIZE,
 }

@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.random import SeedSequence
+
 from ..buffer import PrioritizedReplayBuffer
 from .channel import Channel
-from .checkpoints import Progress
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
@@ -20,7 +21,9 @@ from .messages import (
     Kind,
     Message,
 )
+from .restored import Progress
 from .status import ReplayStatus
+from .streams import ALONE, Stream, Streams, position_of
 
 MOST_UNSENT = 256
 """Messages that a rank may have to take before it gets no more answers to questions."""
@@ -31,6 +34,7 @@ _ANSWERS = {
     Kind.CHECKPOINT: Kind.CHECKPOINTED,
     Kind.LIMIT: Kind.LIMITED,
     Kind.ASK: Kind.REASON,
+    Kind.DRAW: Kind.DRAWN,
 }
 
 
@@ -54,6 +58,8 @@ class Peer:
         `Flag.ACTOR` or `Flag.LEARNER`.
     unacked : int
         Batches without an answer.
+    learner : int
+        Of a learner, its number, or `streams.ALONE`.
     waiting : int
         Sample requests without an answer.
     leaving : Message, optional
@@ -64,6 +70,7 @@ class Peer:
 
     rank: int
     role: int
+    learner: int = ALONE
     unacked: int = 0
     waiting: int = 0
     leaving: Message | None = None
@@ -92,6 +99,8 @@ class Peers:
         How many clients have left since the start.
     added, rejected : Counter
         Transitions taken and messages refused, by rank, since the start.
+    shard, shards : int
+        Which replay rank of how many this is.
     stopping : bool
         No more samples are given.
     counters : Counters
@@ -110,8 +119,11 @@ class Peers:
     added: Counter[int] = field(default_factory=Counter)
     rejected: Counter[int] = field(default_factory=Counter)
     counters: Counters = field(default_factory=Counters)
+    shard: int = 0
+    shards: int = 1
     stopping: bool = False
     stop_reason: str = ""
+    _streams: Streams | None = None
 
     def has(self, peer: Peer) -> bool:
         """Whether this very client is still there."""
@@ -142,6 +154,32 @@ class Peers:
         assert self.buffer is not None
         return self.buffer
 
+    def streams(self) -> Streams:
+        """Return the streams of learners; there is a buffer since the first HELLO."""
+        if self._streams is None:
+            own = self.ring().tree.seed
+            seed = SeedSequence(own.entropy, pool_size=own.pool_size)
+            self._streams = Streams(seed, self.progress.streams)
+        return self._streams
+
+    def position_of(self, peer: Peer) -> int:
+        """Return how many doubles a learner has taken from its stream."""
+        if self._draws_as_buffer(peer):
+            return position_of(self.ring().tree.rng_state)
+        return self.streams().position(peer.learner)
+
+    def note_position(self, peer: Peer, position: int) -> None:
+        """Take note of how many doubles a learner has taken for itself."""
+        if self._draws_as_buffer(peer):
+            stream = Stream(self.streams().seed, ALONE, position)
+            self.ring().tree.rng_state = stream.state
+        else:
+            self.streams().note(peer.learner, position)
+
+    def _draws_as_buffer(self, peer: Peer) -> bool:
+        """Whether the stream of a learner is that of the buffer itself."""
+        return peer.learner == ALONE and self.shards == 1
+
     def most_rows(self) -> int:
         """Return how many transitions one message may hold, be they added or drawn."""
         buffer = self.ring()
@@ -167,6 +205,7 @@ class Peers:
             tree.total,
             tree.min,
             tree.max,
+            self.counters.clamped,
         )
 
 

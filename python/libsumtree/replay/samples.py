@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import deque
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
+from . import draws
 from .intake import as_bytes
 from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
+from .streams import ALONE
 
 _ENDING = "the replay rank is ending"
 
 
 class Samples:
-    """What a replay rank does with SAMPLE and UPDATE.
+    """What a replay rank does with SAMPLE, DRAW and UPDATE.
 
     Requests are served in the order in which they came; those that the rate limiter does not let
     pass yet, wait.
@@ -22,6 +24,7 @@ class Samples:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._requests: deque[tuple[Peer, Message]] = deque()
+        self._questions: list[tuple[Peer, Message]] = []
         self.updates = 0
         """Batches of priorities taken since the start."""
 
@@ -38,30 +41,41 @@ class Samples:
         if peers.stopping:
             peers.refuse(message, Code.STOPPING, _ENDING)
             return
+        self._answer_questions([asked for asked in self._questions if asked[0] is peer])
         if peer.waiting >= peers.config.sample_credits:
             raise RefusedError(
                 Code.CREDIT, f"more than {peers.config.sample_credits} requests without an answer"
             )
-        check_count(message.count, peers.most_rows())
-        if not message.flags & Flag.DEFAULT and not 0.0 <= message.real <= 1.0:
-            raise RefusedError(Code.EXPONENT, f"beta is {message.real}: it must be in 0 .. 1")
-        if not peers.limiter.admits(message.count):
+        if message.kind is Kind.DRAW:
+            draws.check(peers, message)
+        else:
+            self._check(message)
+        amount = draws.amount(peers, message)
+        if not peers.limiter.admits(amount):
             raise RefusedError(
                 Code.SHAPE,
-                f"{message.count} samples at once can never pass an error_buffer of "
-                f"{peers.limiter.error_buffer:g}: at least {message.count / 2:g} is needed",
+                f"{amount:g} samples at once can never pass an error_buffer of "
+                f"{peers.limiter.error_buffer:g}: at least {amount / 2:g} is needed",
             )
         peer.waiting += 1
-        peers.limiter.expect_sample(message.count)
-        self._requests.append((peer, message))
+        peers.limiter.expect_sample(amount)
+        (self._questions if draws.is_question(message) else self._requests).append((peer, message))
         self.serve()
+
+    def _check(self, message: Message) -> None:
+        check_count(message.count, self._peers.most_rows())
+        if not message.flags & Flag.DEFAULT and not 0.0 <= message.real <= 1.0:
+            raise RefusedError(Code.EXPONENT, f"beta is {message.real}: it must be in 0 .. 1")
 
     def serve(self) -> bool:
         """Answer the requests that may be answered now; return whether there were any."""
-        peers, busy = self._peers, False
+        peers = self._peers
+        ready = [asked for asked in self._questions if draws.may_pass(peers, asked[1])]
+        self._answer_questions(ready)
+        busy = bool(ready)
         while self._requests:
             peer, request = self._requests[0]
-            if not peers.limiter.may_sample(request.count, len(peers.ring())):
+            if not draws.may_pass(peers, request):
                 return busy
             if peers.channel.unsent(peer.rank) > 2 * peers.config.sample_credits:
                 return busy
@@ -70,22 +84,25 @@ class Samples:
             busy = True
         return busy
 
-    def largest(self) -> int:
+    def largest(self) -> float:
         """Return how many samples the largest request that waits is for; 0 if none does."""
-        return max((request.count for _, request in self._requests), default=0)
+        amounts = (draws.amount(self._peers, request) for _, request in self._requests)
+        return max(amounts, default=0)
 
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return len(self._requests)
+        return len(self._requests) + len(self._questions)
 
     def why(self, peer: Peer) -> tuple[Wait, str] | None:
         """Say what the oldest request of a client waits for; None if it has none."""
-        if all(owner is not peer for owner, _ in self._requests):
+        waiting = [*self._requests, *self._questions]
+        if all(owner is not peer for owner, _ in waiting):
             return None
-        first, request = self._requests[0]
+        first, request = waiting[0]
         peers = self._peers
-        text = peers.limiter.why_no_sample(request.count, len(peers.ring()))
+        amount = draws.amount(peers, request)
+        text = peers.limiter.why_no_sample(amount, len(peers.ring()))
         if text:
             wait = Wait.RATE_LIMITER
         elif peers.channel.unsent(first.rank) > 2 * peers.config.sample_credits:
@@ -98,6 +115,8 @@ class Samples:
 
     def refuse_all(self) -> None:
         """Answer every request that waits: the service is ending."""
+        self._requests.extend(self._questions)
+        self._questions = []
         while self._requests:
             peer, request = self._requests.popleft()
             peer.waiting -= 1
@@ -106,13 +125,25 @@ class Samples:
     def forget(self, peer: Peer) -> None:
         """Drop the requests of a client that left, or begins anew."""
         self._requests = deque(r for r in self._requests if r[0] is not peer)
+        self._questions = [r for r in self._questions if r[0] is not peer]
+
+    def _answer_questions(self, ready: list[tuple[Peer, Message]]) -> None:
+        for asked in ready:
+            self._questions.remove(asked)
+            self._reply(*asked)
 
     def _reply(self, peer: Peer, request: Message) -> None:
         peers, buffer = self._peers, self._peers.ring()
         peer.waiting -= 1
+        if request.kind is Kind.DRAW:
+            draws.answer(peers, peer, request)
+            return
         beta = None if request.flags & Flag.DEFAULT else request.real
         try:
-            sample = buffer.sample(request.count, beta)
+            if peer.learner == ALONE:
+                sample = buffer.sample(request.count, beta)
+            else:
+                sample = draws.sample(peers, peer, request.count, beta)
         except EmptyTreeError as error:
             peers.refuse(request, Code.EMPTY, str(error))
             return

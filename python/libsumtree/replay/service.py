@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Doubles
 from ..buffer import Intake, PrioritizedReplayBuffer
 from ..errors import ArgumentTypeError, ProtocolError
 from ..records import check_record_dtype, dtype_from_text, dtype_to_text
@@ -20,6 +19,7 @@ from .messages import Bytes, Code, Flag, Kind, Message, Wait
 from .pacing import Pacing
 from .peers import Peer, Peers, RefusedError, check_role
 from .samples import Samples
+from .streams import ALONE, MOST_LEARNERS, seed_text
 from .terms import Terms
 
 _MESSAGES_A_TURN = 64
@@ -56,6 +56,7 @@ class Service:
         self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
             Kind.ADD: self._adds.handle,
             Kind.SAMPLE: self._samples.handle,
+            Kind.DRAW: self._samples.handle,
             Kind.UPDATE: self._samples.update,
             Kind.CHECKPOINT: self._checkpoint,
             Kind.STOP: self._stop,
@@ -201,12 +202,12 @@ class Service:
             self._peers.refuse(lost, Code.PAYLOAD, text)
         return True
 
-    def _begin_add(self, count: int) -> Intake:
-        return self._peers.ring().begin_add(count)
+    def _begin_add(self, announced: Announced) -> Intake:
+        return self._peers.ring().begin_add(announced.count, announced.elsewhere)
 
-    def _append(self, rows: Bytes, masses: Doubles | None) -> None:
+    def _append(self, announced: Announced, rows: Bytes) -> None:
         buffer = self._peers.ring()
-        buffer.append(rows.view(buffer.dtype), masses)
+        buffer.append(rows.view(buffer.dtype), announced.masses, announced.elsewhere)
 
     def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
         if announced.inline is None:
@@ -236,13 +237,35 @@ class Service:
             raise RefusedError(
                 Code.DTYPE, f"record dtype {dtype_to_text(dtype)} is not the buffer's, {here}"
             )
+        learner = self._number(message, role)
         if before is not None:
             self._forget(before)
         while self._intake.drop_stray(message.source) is not None:
             self._peers.rejected[message.source] += 1
             self._peers.counters.rejected[Code.PAYLOAD] += 1
-        peer = self._peers.members[message.source] = Peer(message.source, role)
+        peer = Peer(message.source, role, learner)
+        self._peers.members[message.source] = peer
         self._welcome(message, peer)
+
+    def _number(self, message: Message, role: int) -> int:
+        """Return the number of a learner, unless another one draws by it."""
+        if role != Flag.LEARNER:
+            return ALONE
+        number, shards = message.value - 1, self._peers.shards
+        if not ALONE <= number < MOST_LEARNERS:
+            raise RefusedError(
+                Code.ROLE, f"learner {number}: 0 .. {MOST_LEARNERS - 1} are possible"
+            )
+        for peer in self._peers.members.values():
+            same = peer.role == role and peer.learner == number and peer.rank != message.source
+            if same and (number != ALONE or shards > 1):
+                name = "a learner without a number" if number == ALONE else f"learner {number}"
+                raise RefusedError(
+                    Code.ROLE,
+                    f"{name} is there already, on rank {peer.rank}: give each of several learners "
+                    "a number of its own, as in learner=0, learner=1",
+                )
+        return number
 
     def _welcome(self, message: Message, peer: Peer) -> None:
         peers, config, buffer = self._peers, self._peers.config, self._peers.ring()
@@ -255,6 +278,11 @@ class Service:
             max_batch=config.max_batch,
             most_rows=peers.most_rows(),
             checkpoints=config.checkpoint_dir is not None,
+            shards=peers.shards,
+            shard=peers.shard,
+            seed=seed_text(peers.streams().seed) if peer.role == Flag.LEARNER else "",
+            position=peers.position_of(peer) if peer.role == Flag.LEARNER else 0,
+            status=peers.status(),
         )
         learner, state = peers.progress.learner, None
         if peer.role == Flag.LEARNER and learner is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-_STATUS = struct.Struct("<8q3d")
+_STATUS = struct.Struct("<8q3dq")
 STATUS_SIZE = _STATUS.size
 
 
@@ -32,6 +32,9 @@ class ReplayStatus:
         Clients connected now.
     total, min, max : float
         The sum of all masses, and the least and largest positive one.
+    clamped : int
+        Targets that learners drew and that were fitted to a total that had moved since; since the
+        replay rank was started.
     """
 
     size: int = 0
@@ -45,6 +48,7 @@ class ReplayStatus:
     total: float = 0.0
     min: float = float("inf")
     max: float = 0.0
+    clamped: int = 0
 
     def pack(self) -> bytes:
         """Return the status as it stands in a body."""
@@ -60,6 +64,7 @@ class ReplayStatus:
             self.total,
             self.min,
             self.max,
+            self.clamped,
         )
 
     @classmethod

@@ -58,6 +58,39 @@ class Stream:
         return dict(self._generator.bit_generator.state)
 
 
+class Streams:
+    """The streams of all learners of one replay rank, as checkpoints hold them.
+
+    Parameters
+    ----------
+    seed : SeedSequence
+        That of the service, without a spawn key.
+    positions : dict of int to int
+        How many doubles each learner has taken; brought up to date here.
+    """
+
+    def __init__(self, seed: SeedSequence, positions: dict[int, int]) -> None:
+        self.seed = seed
+        self._positions = positions
+        self._streams: dict[int, Stream] = {}
+
+    def position(self, learner: int) -> int:
+        """Return how many doubles a learner has taken."""
+        return self._positions.get(learner, 0)
+
+    def note(self, learner: int, position: int) -> None:
+        """Take note of what a learner took for itself."""
+        self._positions[learner] = position
+
+    def random(self, learner: int, n: int) -> Doubles:
+        """Take n doubles for a learner."""
+        stream, position = self._streams.get(learner), self.position(learner)
+        if stream is None or stream.position != position:
+            stream = self._streams[learner] = Stream(self.seed, learner, position)
+        self._positions[learner] = position + n
+        return stream.random(n)
+
+
 def position_of(state: Mapping[str, Any]) -> int:
     """Return how many doubles a Philox has given, from its state; it began at counter 0.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 
 from ..errors import ProtocolError
+from .status import ReplayStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,14 @@ class Terms:
         Transitions that one message may hold: `max_batch`, or fewer if records are large.
     checkpoints : bool
         Whether the replay rank writes checkpoints.
+    shards, shard : int
+        How many replay ranks there are, and which of them this is.
+    seed : str
+        Of the service, as `streams.seed_text` writes it; empty for an actor.
+    position : int
+        How many doubles this learner has taken from its stream.
+    status : ReplayStatus
+        As of now.
     """
 
     capacity: int
@@ -32,10 +41,15 @@ class Terms:
     max_batch: int
     most_rows: int
     checkpoints: bool
+    shards: int = 1
+    shard: int = 0
+    seed: str = ""
+    position: int = 0
+    status: ReplayStatus = ReplayStatus()
 
     def to_json(self) -> str:
         """Return the terms as text."""
-        return json.dumps(asdict(self))
+        return json.dumps({**asdict(self), "status": astuple(self.status)})
 
     @classmethod
     def from_json(cls, text: str) -> Terms:
@@ -47,11 +61,14 @@ class Terms:
             If they are not what a replay rank says.
         """
         try:
-            terms = cls(**json.loads(text))
-        except (ValueError, TypeError, RecursionError) as error:
+            values = json.loads(text)
+            terms = cls(**{**values, "status": ReplayStatus(*values["status"])})
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ProtocolError(f"the terms of the replay rank cannot be read: {error}") from None
-        for field in fields(cls):
-            value = getattr(terms, field.name)
-            if type(value).__name__ != field.type or value < 0:
-                raise ProtocolError(f"the terms of the replay rank: {field.name} is {value!r}")
+        for part in (terms, terms.status):
+            for field in fields(part):
+                value = getattr(part, field.name)
+                negative = isinstance(value, int | float) and not value >= 0
+                if type(value).__name__ != field.type or negative:
+                    raise ProtocolError(f"the terms of the replay rank: {field.name} is {value!r}")
         return terms

@@ -1,0 +1,141 @@
+"""The client of an actor that spreads its intake over several shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+from numpy.typing import ArrayLike, DTypeLike
+
+from .actor import ActorClient
+from .channel import MPI
+from .messages import Bytes, Code, Kind, Message
+from .sharded import ShardedClient, misfit
+from .terms import Terms
+
+
+class ShardActor(ActorClient):
+    """The client of one of several shards; see `ShardedActor`.
+
+    Attributes
+    ----------
+    inserted : int
+        Transitions ever added to the shard, as far as was told, and those on their way from here.
+    largest : float
+        The largest mass in the shard, as of the last answer.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, dtype: DTypeLike, shards: int, shard: int, timeout: float
+    ) -> None:
+        self._place = shards, shard
+        super().__init__(comm, dtype, shard, timeout)
+        status = self._agreed.status
+        self._told = status.inserted
+        self._counts: dict[int, int] = {}
+        self.largest = status.max
+
+    @property
+    def inserted(self) -> int:
+        """Transitions in the shard, and on their way to it."""
+        return self._told + sum(self._counts.values())
+
+    def has_credit(self) -> bool:
+        """Whether a batch can be sent without waiting."""
+        return self._has_credit()
+
+    def add_beside(
+        self, transitions: npt.NDArray[Any], priorities: ArrayLike | None, elsewhere: float
+    ) -> None:
+        """Do as `add` does, where `elsewhere` is the largest mass in other shards."""
+        self._elsewhere = elsewhere
+        self.add(transitions, priorities)
+        if len(transitions):
+            self._counts[next(reversed(self._inflight))] = len(transitions)
+
+    def _misfit(self, terms: Terms) -> str:
+        return misfit(terms, *self._place)
+
+    def _handle(self, message: Message, payload: Bytes) -> None:
+        if message.kind is Kind.ACK and message.code is Code.OK:
+            self._told, self.largest = message.value, message.real
+        super()._handle(message, payload)
+
+    def _release(self, sequence: int) -> None:
+        self._counts.pop(sequence, None)
+        super()._release(sequence)
+
+
+class ShardedActor(ShardedClient[ShardActor]):
+    """Adds transitions to the buffers of several shards, a whole batch to one of them each.
+
+    A batch goes to the shard that has taken the fewest transitions so far, among those that owe
+    this actor a credit of their own: one that is held up by its rate limiter holds up no other.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+        Its ranks 0 .. shards - 1 are the replay ranks.
+    dtype : dtype_like
+        The record dtype of the transitions.
+    shards : int
+        How many replay ranks there are.
+    timeout : float
+        Seconds to wait for anything.
+
+    Raises
+    ------
+    RejectedError, ReplayTimeoutError, WorldError
+        See `ReplayClient`; and if the shards are not those that were expected.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, dtype: DTypeLike, shards: int, timeout: float = 60.0
+    ) -> None:
+        self._first = comm.Get_rank()
+        super().__init__(
+            comm, shards, timeout, lambda shard: ShardActor(comm, dtype, shards, shard, timeout)
+        )
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many batches are without an answer."""
+        return sum(client.unacknowledged for client in self._clients)
+
+    def add(
+        self,
+        transitions: npt.NDArray[Any],
+        priorities: ArrayLike | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Send transitions to one shard; returns as soon as they are copied and on their way.
+
+        Parameters
+        ----------
+        transitions, priorities
+            See `ActorClient.add`. Without priorities, each gets the largest mass that is in its
+            shard, or that the others last told this actor of; 1.0 if none is positive anywhere.
+
+        Raises
+        ------
+        ArgumentTypeError, ShapeError, ArgumentError, PriorityError, ReplayStopped, RejectedError
+            See `ActorClient.add`.
+        ReplayTimeoutError
+            If no shard gave a credit.
+        """
+        self.poll()
+        self._raise_if_stopping()
+        everyone = list(range(len(self._clients)))
+        self._wait(
+            lambda: [] if self._free() else everyone, "credit for another batch", timeout, stop=True
+        )
+        shard = min(self._free(), key=self._precedence)
+        others = [client.largest for client in self._clients if client is not self._clients[shard]]
+        self._clients[shard].add_beside(transitions, priorities, max(others, default=0.0))
+
+    def _free(self) -> list[int]:
+        return [shard for shard, client in enumerate(self._clients) if client.has_credit()]
+
+    def _precedence(self, shard: int) -> tuple[int, int]:
+        """Order by what the shards hold; actors begin with different ones."""
+        return self._clients[shard].inserted, (shard - self._first) % len(self._clients)
