@@ -261,6 +261,9 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
 }
 
 
+_WITH_TRANSITIONS = (Kind.ADD, Kind.REPLY, Kind.DRAWN)
+
+
 def control_limit(max_batch: int) -> int:
     """Return the bytes of the longest control message about `max_batch` items at most."""
     return HEADER_SIZE + max(TEXT_LIMIT, STATUS_SIZE + 24 * max_batch + INLINE_LIMIT)
@@ -314,7 +317,7 @@ def decode(data: Bytes, source: int) -> Message:
 
 def _check_length(message: Message) -> None:
     inline = message.flags & Flag.INLINE
-    if inline and message.kind is not Kind.ADD and message.kind is not Kind.REPLY:
+    if inline and message.kind not in _WITH_TRANSITIONS:
         raise ProtocolError(f"{message.kind.name} with transitions in its body")
     most = INLINE_LIMIT if inline else MESSAGE_LIMIT
     if message.count < 0 or not 0 <= message.payload <= most:

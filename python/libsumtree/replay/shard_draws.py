@@ -199,6 +199,7 @@ class Draw:
     done: bool = False
     error: SumTreeError | None = None
     _asked: dict[int, int] = field(default_factory=dict)
+    _urged: bool = False
     _places: dict[int, npt.NDArray[np.intp]] = field(default_factory=dict)
 
     def missing(self) -> list[int]:
@@ -208,12 +209,22 @@ class Draw:
     # ---- before there is anything to draw from ----
 
     def look(self, clients: list[ShardLearner], position: int) -> bool:
-        """Ask every shard for its total, unless that was done; tell whether all have answered."""
+        """Ask every shard for its total, unless that was done; tell whether all have answered.
+
+        The first shard that has something to draw from answers; the others are asked once more
+        then, which they take as a word to answer as they are.
+        """
         if not self._asked:
+            self._urged = False
             for shard, client in enumerate(clients):
                 self._asked[shard] = client.send_draw(np.zeros(0), 0, position)
         self._stop_if_refused(clients)
-        return self.done or all(clients[s].answered(n) for s, n in self._asked.items())
+        late = [shard for shard, n in self._asked.items() if not clients[shard].answered(n)]
+        if len(late) < len(self._asked) and not self._urged:
+            self._urged = True
+            for shard in late:
+                clients[shard].take(clients[shard].send_draw(np.zeros(0), 0, position))
+        return self.done or not late
 
     def forget(self, clients: list[ShardLearner]) -> None:
         """Ask no more: answers that are still to come count for their totals alone."""
