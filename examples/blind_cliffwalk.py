@@ -223,9 +223,9 @@ def plot(options: argparse.Namespace, medians: dict[str, list[float]]) -> None:
         axes.annotate(
             name, (sizes[-1], updates[-1]), (10, 0), textcoords="offset points", va="center"
         )
-    axes.set_xlabel("transitions in memory")
-    axes.set_ylabel("updates until MSE < 1e-3")
-    axes.set_title(f"Blind Cliffwalk: median of {options.runs} runs, alpha {options.alpha}")
+    axes.set_xlabel("transitions in memory (number), for n states")
+    axes.set_ylabel("updates until the mean squared error is < 1e-3 (number)")
+    axes.set_title(f"Blind Cliffwalk: medians of {options.runs} runs, alpha {options.alpha}")
     axes.set_xticks(
         sizes, [f"{size:,d}\nn = {n}" for n, size in zip(options.n, sizes, strict=True)]
     )

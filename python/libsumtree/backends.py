@@ -131,8 +131,13 @@ def open_backend(name: str) -> _core.Backend:
     """
     path = library_path(name)
     if not path.exists():
-        found = ", ".join(installed()) or "none"
-        raise BackendError(f"backend {name!r} is not part of this installation (it has: {found})")
+        found = installed()
+        wanted = ";".join(dict.fromkeys((*found, name)))
+        raise BackendError(
+            f"backend {name!r} is not part of this installation (it has: "
+            f"{', '.join(found) or 'none'}): pip install . "
+            f"--config-settings=cmake.define.SUMTREE_BACKENDS='{wanted}' builds it"
+        )
     try:
         backend = _core.Backend(str(path))
     except RuntimeError as error:

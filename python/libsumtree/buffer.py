@@ -898,7 +898,7 @@ class PrioritizedReplayBuffer:
             ) from None
         if not _same_fields(rows.dtype, self._dtype):
             raise ArgumentTypeError(
-                f"transitions have dtype {rows.dtype}: it must be {self._dtype}"
+                f"transitions have dtype {rows.dtype}: it must be {self._dtype}{_remedy(rows)}"
             )
         return rows
 
@@ -992,6 +992,13 @@ def _same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
             return given.shape == own.shape and _same_fields(base_given, base_own)
         return given.newbyteorder("=") == own.newbyteorder("=")
     return all(_same_fields(given[name], own[name]) for name in given.names)
+
+
+def _remedy(rows: NDArray[Any]) -> str:
+    """Say how records are made, to those who give something else."""
+    if rows.dtype.names is not None:
+        return ""
+    return "; give records, as in np.zeros(n, buffer.dtype) with its fields set, or tuples"
 
 
 def _are_tuples(values: Any) -> bool:

@@ -172,6 +172,12 @@ class ReplayStopped(ReplayError):  # noqa: N818 - it is no error
     """The replay rank is ending; no more transitions are taken or given."""
 
 
+def no_mpi(error: RuntimeError) -> str:
+    """Say what to do where mpi4py is installed and finds no MPI library."""
+    first = str(error).split("\n")[0]
+    return f"mpi4py: {first}: load the MPI of this site, or pip install mpich"
+
+
 STATUS_ERRORS: dict[str, type[SumTreeError]] = {
     "ARGUMENT": ArgumentError,
     "CAPACITY": CapacityError,

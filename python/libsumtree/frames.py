@@ -65,7 +65,7 @@ class FrameLayout:
     record : numpy.dtype
         Record dtype of a buffer that stores each frame once.
     stacked : numpy.dtype
-        What is drawn: ``observation`` and ``next_observation``, each of shape (stack, *shape),
+        What is drawn: ``observation`` and ``next_observation``, of shape ``(stack, *shape)``,
         oldest frame first, then the fields. The naive record dtype.
 
     Raises

@@ -47,6 +47,7 @@ MAX_MASS: float = _core.MAX_MASS
 
 Side: TypeAlias = Literal["right", "left"]
 
+_EMPTY_NOTE = ": nothing was added yet, or every mass is 0"
 _SIDES: dict[str, int] = {"right": 0, "left": 1}
 
 
@@ -153,6 +154,8 @@ class _Summed(Tree):
         return on_device.hand_to(on_device.library_of(targets), indices)
 
     def _note(self, name: str) -> str:
+        if name == "EMPTY":
+            return _EMPTY_NOTE
         return f" ({self.total})" if name == "TARGET" else super()._note(name)
 
 
@@ -334,7 +337,8 @@ class PriorityTree(_Summed):
             name = failure.args[0]
             if name == "MEMORY":
                 raise _too_many(count) from None
-            raise_failure(failure, f" (beta is {exponent})" if name == "EXPONENT" else "")
+            note = f" (beta is {exponent})" if name == "EXPONENT" else self._note(name)
+            raise_failure(failure, note)
         if out is not None:
             return out
         if xp is None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from pages import TOP, run_page
 
-FIRST = ["README.md"]
+FIRST = ["README.md", "docs/tutorial.md"]
 
 
 @pytest.mark.parametrize("name", FIRST)

@@ -33,6 +33,13 @@ def launcher() -> list[str]:
     return [found]
 
 
+def need_hydra() -> None:
+    """Skip a test of what only MPICH's launcher can do."""
+    version = subprocess.run([*launcher(), "--version"], capture_output=True, text=True).stdout
+    if "HYDRA" not in version:
+        pytest.skip("this launcher is not MPICH's Hydra, whose options the test needs")
+
+
 def environment() -> dict[str, str]:
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -116,12 +123,13 @@ class Jobs:
         self._started: list[Job] = []
         self.options: dict[str, str] = {}
         self.prefix: list[str] = []
+        self.flags: list[str] = []
 
     def command(self, ranks: int, command: list[str]) -> Job:
         folder = self._folder / f"job{len(self._started)}"
         folder.mkdir()
         process = subprocess.Popen(
-            [*self.prefix, *launcher(), "-n", str(ranks), *command],
+            [*self.prefix, *launcher(), *self.flags, "-n", str(ranks), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -540,6 +540,13 @@ SERVICE = [
         service_tests("bad_batches_leave_their_neighbours_unchanged"),
     ),
     Mutant(
+        "a dead actor told of the end",
+        "python/libsumtree/replay/service.py",
+        " and not self._intake.backlog(peer.rank)\n        )",
+        "\n        )",
+        ["tests/mpi/test_replay_faults.py::test_a_job_that_lives_on_never_shows_a_torn_batch[0.0]"],
+    ),
+    Mutant(
         "unchecked length in a header",
         "python/libsumtree/replay/adds.py",
         "if message.payload != message.count * itemsize:",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 
@@ -9,6 +10,15 @@ import pytest
 from libsumtree.apex import DuelingMLP, NetworkError, NetworkSpec, QFunction
 from libsumtree.apex.network import DEFAULT_NETWORK, make_network
 from libsumtree.errors import CheckpointMismatchError
+
+TAKES_NOTHING = """
+from libsumtree.apex.dueling import DuelingMLP
+class Network(DuelingMLP):
+    def q_values(self, observations):
+        raise ZeroDivisionError('not now')
+def make(spec):
+    return Network(4, 3)
+"""
 
 SPEC = NetworkSpec((4,), np.dtype(np.float32), 3, hidden=(16, 8), seed=5)
 
@@ -201,7 +211,10 @@ def test_the_default_network_is_made_from_its_name():
     [
         ("nothing", "not of the form module:factory"),
         (":make", "not of the form module:factory"),
-        ("no_such_module_here:make", "cannot be imported: No module named 'no_such_module_here'"),
+        (
+            "no_such_module_here:make",
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_module_here'",
+        ),
         ("libsumtree.apex.dueling:nothing", "has no function 'nothing'"),
         ("builtins:len", "failed"),
         ("builtins:repr", "made a str, which lacks methods of QFunction"),
@@ -210,6 +223,30 @@ def test_the_default_network_is_made_from_its_name():
 def test_a_network_that_cannot_be_made(name, message):
     with pytest.raises(NetworkError, match=message):
         make_network(name, SPEC)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def make(spec:\n", "cannot be imported: SyntaxError: "),
+        ("raise RuntimeError('no luck')", "cannot be imported: RuntimeError: no luck"),
+        ("raise SystemExit(7)", "cannot be imported: SystemExit: 7"),
+        ("def make(spec): return {}['x']", "failed: KeyError: 'x'"),
+        ("def make(spec): raise SystemExit('enough')", "failed: SystemExit: enough"),
+        ("def make(spec): return None", "made a NoneType, which lacks methods"),
+        (TAKES_NOTHING, "failed for 2 observations: ZeroDivisionError: not now"),
+        (TAKES_NOTHING.replace("raise ZeroDivisionError('not now')", "return 3"), "gave a int"),
+    ],
+)
+def test_whatever_code_of_a_users_raises_is_a_clear_error(source, message, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "users_network", raising=False)
+    (tmp_path / "users_network.py").write_text(source)
+    importlib.invalidate_caches()
+    with pytest.raises(NetworkError) as caught:
+        make_network("users_network:make", SPEC)
+    assert message in str(caught.value)
+    sys.modules.pop("users_network", None)
 
 
 def test_a_network_of_the_wrong_shape(monkeypatch):

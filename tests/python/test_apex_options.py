@@ -10,7 +10,7 @@ from libsumtree.apex.options import read_options
 from libsumtree.apex.parameter_messages import EPISODE_DTYPE
 from libsumtree.apex.progress import Counters, Progress
 from libsumtree.apex.run import shares
-from libsumtree.cli import apex
+from libsumtree.cli import apex, main
 
 
 def parse(*arguments):
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_is_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--evaluate", "no.npz"], "libsumtree: error: [Errno 2] No such file"),
+        (["--evaluate", "no.npz"], "libsumtree: error: no.npz: No such file"),
         (
             ["--evaluate", "no.npz", "--checkpoint-dir", "x"],
             "libsumtree: error: --evaluate plays a saved policy and cannot go with --check",
@@ -101,7 +101,7 @@ def test_a_checkpoint_that_is_not_there(tmp_path):
     ],
 )
 def test_one_line_and_status_2(capsys, arguments, message):
-    assert apex.main(parse(*arguments)) == 2
+    assert main(["apex", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(message)

@@ -284,12 +284,37 @@ def test_one_rank_says_what_is_wrong_in_one_line(tmp_path, arguments, message):
     assert "MPI_Abort" not in err
 
 
+FAILS_LATE = """
+from libsumtree.apex.dueling import DuelingMLP, make as make_dueling
+
+def make(spec):
+    made = make_dueling(spec)
+    def fit(*arguments):
+        raise LookupError("this network cannot learn")
+    made.fit = fit
+    return made
+"""
+
+
+def test_a_network_that_fails_in_the_run_ends_it_with_one_line(tmp_path):
+    """Its own status, no traceback but with --debug, and no rank that is left waiting."""
+    (tmp_path / "late.py").write_text(FAILS_LATE)
+    for more in ([], ["--debug"]):
+        code, _, err = finish(start(tmp_path, "--network", "late:make", *more, cwd=tmp_path))
+        complaints = [line for line in err.splitlines() if line.startswith("libsumtree: error: ")]
+        assert code == 3
+        assert len(complaints) == 1
+        assert "LookupError: this network cannot learn (late.py, line 7)" in complaints[0]
+        assert ("Traceback" in err) == bool(more)
+
+
 def test_a_checkpoint_of_another_task_or_network_is_refused(tmp_path):
     arguments = ["--steps", "600", "--checkpoint-dir", tmp_path / "checkpoints"]
     assert finish(start(tmp_path, *arguments))[0] == 0
     for change, message in [
         (["--env", "Acrobot-v1"], "has dtype"),
         (["--hidden", "24"], "made with other hidden layers"),
+        (["--hidden", "24,8"], "give --hidden 16, --network and --env as in the run"),
     ]:
         code, _, err = finish(start(tmp_path, *arguments, *change))
         assert code == 2

@@ -286,3 +286,57 @@ def test_help_names_all_actions() -> None:
     assert done.returncode == 0
     for action in ("list", "show", "verify", "diff", "prune", "export"):
         assert f"    {action} " in done.stdout
+
+
+# ---- how many transitions have which priority ----
+
+
+def with_priorities(path: Path, *priorities: float) -> Path:
+    buffer = PrioritizedReplayBuffer(64, RECORD, alpha=0.5, seed=1)
+    buffer.add(np.zeros(len(priorities), RECORD), priorities)
+    buffer.save(path)
+    return path
+
+
+def test_histogram_in_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = with_priorities(tmp_path / "x.h5", *[1e-3] * 7, *[10.0] * 20, 0.0, 0.0)
+    assert "to below" not in Outcome(capsys, "show", path).out
+    lines = Outcome(capsys, "show", path, "--histogram").out.splitlines()
+    table = lines[lines.index(next(line for line in lines if "to below" in line)) + 1 :]
+    zero, *bins = table
+    assert zero.split() == ["0", "2"]
+    assert len(bins) == 20
+    assert bins[0].split()[::2] == ["0.001", "7"]
+    assert bins[0].split()[3] == "#" * 14
+    assert bins[-1].split()[1:3] == ["10", "20"]
+    assert bins[-1].split()[3] == "#" * 40
+    assert [row.split()[2] for row in bins[1:-1]] == ["0"] * 18
+    low, high = (float(word) for word in bins[5].split()[:2])
+    assert high / low == pytest.approx(10 ** (4 / 20), rel=1e-3)
+
+
+def test_histogram_of_one_priority_and_of_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = Outcome(capsys, "show", with_priorities(tmp_path / "x.h5", 2.0, 2.0), "--histogram").out
+    assert sum(int(line.split()[2]) for line in one.splitlines()[-20:]) == 2
+    none = Outcome(capsys, "show", with_priorities(tmp_path / "y.h5", 0.0), "--histogram").out
+    assert none.splitlines()[-1].split() == ["0", "1"]
+
+
+def test_picture_of_a_histogram_has_no_colour(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from matplotlib import image
+
+    path = tmp_path / "histogram.png"
+    assert Outcome(capsys, "show", file(folder, 5), "--output", path).status == 0
+    picture = image.imread(path)[..., :3]
+    assert np.ptp(picture, axis=2).max() == 0.0
+    assert (picture < 0.8).mean() > 0.05
+    before = file(folder, 5).read_bytes()
+    assert (
+        "is a checkpoint"
+        in Outcome(capsys, "show", file(folder, 4), "--output", file(folder, 5)).complaint()
+    )
+    assert file(folder, 5).read_bytes() == before

@@ -64,6 +64,14 @@ def test_quantile_is_a_bound_of_the_nearest_rank(times: list[int], share: float)
     assert nanoseconds <= max(times) * (1 + 1e-12)
 
 
+@given(st.lists(TIMES | st.integers(-3, 2**52)), st.lists(st.integers(0, 2**52 - 1)))
+def test_many_at_once_count_as_one_after_another(some: list[int], others: list[int]) -> None:
+    at_once = Histogram()
+    for part in (some, [], others):
+        at_once.add_all(part)
+    assert at_once.as_json() == filled(some + others).as_json()
+
+
 @given(st.lists(TIMES), st.lists(TIMES))
 def test_merged_is_as_if_counted_together(some: list[int], others: list[int]) -> None:
     merged, together = filled(some), filled(some + others)

@@ -28,6 +28,8 @@ STATUS = ReplayStatus(1, 2, 3, 4, 5, 6, 7, 8, 9.5, 0.25, 4.0)
 BODIES: dict[Kind, int] = {
     Kind.ADD: 8 * 3,
     Kind.REPLY: STATUS_SIZE + 24 * 3,
+    Kind.DRAW: 8 + 8 * 3,
+    Kind.DRAWN: STATUS_SIZE + 24 * 3,
     Kind.UPDATE: 16 * 3,
     Kind.DRAW: 8 + 8 * 3,
     Kind.DRAWN: STATUS_SIZE + 24 * 3,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from ..errors import SumTreeError
+from ..errors import SumTreeError, no_mpi
 
 
 class EpisodesStoppedError(SumTreeError):
@@ -46,3 +46,12 @@ def require(module: str, extra: str = "apex") -> None:
             f"the Python package {module!r} is not installed; "
             f"it comes with: pip install 'libsumtree[{extra}]'"
         )
+
+
+def require_mpi() -> None:
+    """Start MPI, or raise `MissingExtraError`: without mpi4py, or without an MPI for it to load."""
+    require("mpi4py", "mpi")
+    try:
+        from mpi4py import MPI  # noqa: F401
+    except RuntimeError as error:
+        raise MissingExtraError(no_mpi(error)) from error

@@ -109,8 +109,8 @@ def find_factory(name: str) -> NetworkFactory:
         raise NetworkError(f"the network {name!r} is not of the form module:factory")
     try:
         module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise NetworkError(f"the network {name!r} cannot be imported: {error}") from error
+    except (Exception, SystemExit) as error:  # whatever a user's module raises is one clear line
+        raise NetworkError(f"the network {name!r} cannot be imported: {_named(error)}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise NetworkError(f"the module {module_name!r} has no function {attribute!r}")
@@ -128,18 +128,33 @@ def make_network(name: str, spec: NetworkSpec) -> QFunction:
     factory = find_factory(name)
     try:
         network = factory(spec)
-    except Exception as error:  # whatever a user's factory raises is one clear line
-        raise NetworkError(f"the network {name!r} failed: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise NetworkError(f"the network {name!r} failed: {_named(error)}") from error
     if not isinstance(network, QFunction):
         raise NetworkError(
             f"the network {name!r} made a {type(network).__name__}, which lacks methods of "
             "QFunction: q_values, fit, parameters, load_parameters, state, load_state"
         )
     probe = np.zeros((2, *spec.observation_shape), spec.observation_dtype)
-    values = network.q_values(probe)
+    try:
+        values = network.q_values(probe)
+    except (Exception, SystemExit) as error:
+        raise NetworkError(
+            f"the network {name!r} failed for 2 observations: {_named(error)}"
+        ) from error
+    if not isinstance(values, np.ndarray):
+        raise NetworkError(
+            f"the network {name!r} gave a {type(values).__name__} for 2 observations, where an "
+            "array is right"
+        )
     if values.shape != (2, spec.actions) or values.dtype != np.float32:
         raise NetworkError(
             f"the network {name!r} gave values of shape {values.shape} and type {values.dtype} "
             f"for 2 observations, where (2, {spec.actions}) float32 is right"
         )
     return network
+
+
+def _named(error: BaseException) -> str:
+    """Return an error of somebody else's code with its type: its text alone may be ``'x'``."""
+    return f"{type(error).__name__}: {error}"

@@ -14,7 +14,7 @@ from . import report
 from .agreement import agree
 from .curve import save_curve
 from .environments import EnvironmentSpec, describe
-from .errors import require
+from .errors import MissingExtraError, require, require_mpi
 from .files import prepare_folder
 from .learner import DoubleQLearner
 from .network import NetworkSpec, QFunction, make_network
@@ -66,11 +66,15 @@ def run(options: ApexOptions) -> float | None:
     SumTreeError, OSError
         In one rank, if something fails later; the job is to be aborted then.
     MissingExtraError
-        If mpi4py is not installed.
+        If mpi4py is not installed, or finds no MPI.
     """
-    require("mpi4py", "mpi")
     # MPI takes signals for itself while it starts: they wait until the flag is there.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        require_mpi()
+    except MissingExtraError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        raise
     from mpi4py import MPI
 
     from ..replay import install_signal_flag
@@ -112,9 +116,9 @@ def refuse(error: SumTreeError) -> NoReturn:
     AgreedError
         Always, but for
     MissingExtraError
-        if mpi4py is not installed.
+        if mpi4py is not installed, or finds no MPI.
     """
-    require("mpi4py", "mpi")
+    require_mpi()
     from mpi4py import MPI
 
     agree(MPI.COMM_WORLD, error)

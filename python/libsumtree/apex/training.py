@@ -187,7 +187,7 @@ class Training:
             self._validated = self.best.learner_steps
         except (KeyError, ValueError) as error:
             if isinstance(error, CheckpointMismatchError):
-                raise
+                raise CheckpointMismatchError(f"{error}; {_remedy(state)}") from error
             raise CheckpointMismatchError(
                 f"the checkpoint's learner state does not fit this agent: {error}"
             ) from error
@@ -271,3 +271,12 @@ class Training:
             self._progress.add_episodes(self._source.poll())
         if self._client.status.size or not self._done:  # else nothing is known of the counters yet
             self._progress.tick(self.counters())
+
+
+def _remedy(state: Mapping[str, Array]) -> str:
+    """Name the options that would fit a state, with the widths of a built-in network's layers."""
+    widths: list[int] = []
+    while (bias := state.get(f"online/layer{len(widths)}.bias")) is not None and bias.ndim == 1:
+        widths.append(len(bias))
+    hidden = f"--hidden {','.join(map(str, widths[:-1]))}" if len(widths) > 1 else "--hidden"
+    return f"give {hidden}, --network and --env as in the run that it is from, or --resume never"

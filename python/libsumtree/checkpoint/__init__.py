@@ -16,7 +16,7 @@ from .chain import Chain, headers, read_chain
 from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
 from .lock import FolderLock
 from .manifest import Manifest, read_manifest, write_manifest
-from .reader import Checkpoint, StoredArray, check, read
+from .reader import Checkpoint, StoredArray, bytes_told, check, read
 from .states import (
     MANIFEST_SUFFIX,
     files_of,
@@ -50,6 +50,7 @@ __all__ = [
     "Manifest",
     "StoredArray",
     "Stream",
+    "bytes_told",
     "check",
     "compression_filters",
     "escape_name",

@@ -8,7 +8,8 @@ import importlib.util
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ from .writer import (
 )
 
 _HASH_BYTES = 1 << 20
+_TOLD: ContextVar[Callable[[int], object]] = ContextVar("_TOLD", default=lambda count: None)
 _CHUNK_LIMIT = 64 << 20
 _DEFLATE, _SHUFFLE, _LZF, _ZSTD = 1, 2, 32000, 32015
 #: How many bytes one stored byte can become, by the filter that it went through last.
@@ -279,9 +281,21 @@ def _digest(file: io.FileIO) -> str:
     hasher = hashlib.sha256()
     piece = bytearray(_HASH_BYTES)
     file.seek(BLOCK_SIZE)
+    told = _TOLD.get()
     while done := file.readinto(piece):
         hasher.update(memoryview(piece)[:done])
+        told(done)
     return hasher.hexdigest()
+
+
+@contextlib.contextmanager
+def bytes_told(tell: Callable[[int], object]) -> Iterator[None]:
+    """Have `tell` called with the number of bytes of each piece whose digest is taken meanwhile."""
+    token = _TOLD.set(tell)
+    try:
+        yield
+    finally:
+        _TOLD.reset(token)
 
 
 @contextlib.contextmanager

@@ -10,10 +10,30 @@ from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
-from . import apex, bench, checkpoint, info, jobs, replay, stats, tune, verify
-from .complaints import USAGE_STATUS, Parser, UsageError, abort_job, complain, launched_rank
-
-UNREAD_STATUS = 1
+from . import (
+    apex,
+    bench,
+    checkpoint,
+    completion,
+    info,
+    jobs,
+    replay,
+    stats,
+    tune,
+    verify,
+)
+from .complaints import (
+    Parser,
+    UsageError,
+    abort_job,
+    complain,
+    explain,
+    launched_rank,
+    text_of,
+    text_of_fault,
+)
+from .help import complete_helps
+from .statuses import FAULT, INTERRUPTED, REFUSED, UNREAD
 
 COMMANDS: Mapping[str, ModuleType] = {
     "info": info,
@@ -25,6 +45,7 @@ COMMANDS: Mapping[str, ModuleType] = {
     "apex": apex,
     "stats": stats,
     "jobs": jobs,
+    "completion": completion,
 }
 
 
@@ -37,6 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS.values():
         command.add_parser(commands)
+    complete_helps(parser)
     return parser
 
 
@@ -51,8 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0; 2 after one line on standard error that says what was wrong; 1 where
-        nobody reads standard output any more; or what the command's help says.
+        The exit status, see `libsumtree.cli.statuses`.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
@@ -64,16 +85,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return _unread()
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (SumTreeError, OSError, ImportError) as error:
-        complain(str(error))
-        return USAGE_STATUS
+        return _fail(error, text_of(error), REFUSED, options)
+    except Exception as error:
+        return _fail(error, text_of_fault(error), FAULT, options)
     return status
+
+
+def _fail(error: Exception, text: str, status: int, options: argparse.Namespace) -> int:
+    """Say what is wrong; as a rank among others that would wait for this one, end them all."""
+    if getattr(options, "debug", False):
+        explain(error)
+    complain(text)
+    if _among_others():
+        abort_job(status)
+    return status
+
+
+def _among_others() -> bool:
+    """Whether this process is a rank of a job whose MPI it has started and not ended."""
+    loaded = sys.modules.get("mpi4py.MPI")
+    if loaded is None or not loaded.Is_initialized() or loaded.Is_finalized():
+        return False
+    return bool(loaded.COMM_WORLD.Get_size() > 1)
 
 
 def _unread() -> int:
     """End without a word: whoever read the output, such as ``head``, wants no more of it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
-    return UNREAD_STATUS
+    return UNREAD
 
 
 def _refuse(error: UsageError, given: Sequence[str]) -> int:
@@ -83,4 +125,4 @@ def _refuse(error: UsageError, given: Sequence[str]) -> int:
         complain(str(error))
     if alone and launched_rank() is not None:
         abort_job()
-    return USAGE_STATUS
+    return REFUSED

@@ -12,8 +12,8 @@ from ..apex.options import flag, option_fields, read_options
 from ..apex.policy import evaluate_policy
 from ..apex.report import last_line
 from ..apex.run import refuse, run
-from ..errors import SumTreeError
-from .complaints import USAGE_STATUS, complain
+from .complaints import complain, explain
+from .statuses import REFUSED
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -54,7 +54,13 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what the arguments ask for and return the exit status, 2 after an error."""
+    """Do what the arguments ask for; return the exit status.
+
+    Raises
+    ------
+    SumTreeError, OSError
+        If something goes wrong in this rank alone, once the job runs.
+    """
     names = {name for name, *_ in option_fields()} | {"evaluate"}
     given = {name: value for name, value in vars(args).items() if name in names}
     try:
@@ -63,11 +69,10 @@ def main(args: argparse.Namespace) -> int:
         else:
             _train(given)
     except AgreedError as error:
+        if getattr(args, "debug", False) and error.__cause__ is not None:
+            explain(error.__cause__)
         _fail_together(error)
-        return USAGE_STATUS
-    except (SumTreeError, OSError) as error:
-        complain(str(error))
-        return USAGE_STATUS
+        return REFUSED
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ..bench.suites import INTAKE, SUITES, TREE, Suite
 from ..bench.trees import Setting
 from ..files import write_atomically
 from .complaints import UsageError
+from .progress import Bar, bar
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -156,7 +157,9 @@ def main(args: argparse.Namespace) -> int:
         prepare_folder("--output", args.output)
         if suite.draw is not None:
             require("matplotlib", "bench")
-    report = suite.run(_setting(suite, args), names, _show_nothing if args.json else _show)
+    with bar(len(names)) as shown:
+        setting = _setting(suite, args)
+        report = suite.run(setting, names, partial(_show, not args.json, shown))
     if args.json:
         print(json.dumps(report.as_json(), indent=1))
     else:
@@ -186,13 +189,13 @@ def _tables(suite: Suite[Any], wanted: list[str] | None) -> list[str]:
     return [name for name in suite.tables if not wanted or name in wanted]
 
 
-def _show(report: Report, table: Table | None) -> None:
-    print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
-
-
-def _show_nothing(report: Report, table: Table | None) -> None:
-    if table is not None:
-        print(f"measured: {table.title}", file=sys.stderr, flush=True)
+def _show(aloud: bool, shown: Bar, report: Report, table: Table | None) -> None:
+    if aloud:
+        print(heading(report) if table is None else f"\n{markdown(table)}", flush=True)
+    if table is None:
+        shown.say(f"measuring {report.suite}")
+    else:
+        shown.advance()
 
 
 def _write(folder: Path, suite: Suite[Any], report: Report) -> None:

@@ -9,14 +9,20 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..apex.errors import require
 from ..checkpoint import read_header
 from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError
-from .complaints import USAGE_STATUS, complain
+from ..metrics.lines import finite
+from .complaints import complain
+from .plots import save_histogram
+from .progress import bar
+from .statuses import DIFFERENT, REFUSED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[Any]
 
-_DIFFERENT_STATUS = 1
 _BINS = 20
 _BAR = 40
 
@@ -65,7 +70,7 @@ def _add_json(parser: Any) -> None:
 
 
 def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(finite(value), indent=2, default=str, allow_nan=False))
 
 
 # ---- list ----
@@ -122,24 +127,32 @@ def _listed_facts(file: Listed) -> dict[str, Any]:
 def _add_show(actions: Any) -> None:
     parser = _add(actions, "show", _show, "say what a checkpoint holds, every byte of it checked")
     parser.add_argument("path", type=Path, metavar="PATH")
-    parser.add_argument("--output", type=Path, metavar="PNG", help="plot the priorities")
+    parser.add_argument(
+        "--histogram",
+        action="store_true",
+        help="print how many transitions have which priority, in bins of equal ratio",
+    )
+    parser.add_argument("--output", type=Path, metavar="PNG", help="plot that histogram")
     _add_json(parser)
 
 
 def _show(args: argparse.Namespace) -> int:
     if args.output is not None:
-        _import_pyplot()
+        require("matplotlib", "cli")
     with _opened(args.path) as found:
         facts = _facts(found)
         counts, edges = _histogram(found.priorities())
         if args.output is not None:
-            _plot(args.output, counts, edges, facts["file"])
+            _spare_checkpoint(args.output)
+            save_histogram(args.output, counts, edges, Path(facts["file"]).name)
     if args.json:
         _print_json({**facts, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}})
         return 0
     for name, value in facts.items():
         print(f"{name:<14} {value}")
-    _print_histogram(counts, edges)
+    if args.histogram:
+        zero = facts["size"] - facts["positive"]
+        print(*_histogram_lines(counts, edges, zero), sep="\n")
     return 0
 
 
@@ -149,8 +162,32 @@ def _opened(path: Path) -> Iterator[Contents]:
     from .. import checkpoint
     from ..inspection import contents_of, newest_whole
 
-    with checkpoint.read_chain(newest_whole(path) if path.is_dir() else path) as chain:
+    with ExitStack() as stack:
+        with bar(_bytes_of([path]), in_bytes=True) as shown:
+            shown.say(f"reading {path.name}")
+            with checkpoint.bytes_told(shown.advance):
+                file = newest_whole(path) if path.is_dir() else path
+                chain = stack.enter_context(checkpoint.read_chain(file))
         yield contents_of(chain)
+
+
+def _bytes_of(paths: list[Path]) -> int | None:
+    """Return how many bytes there are to be checked; None where that cannot be known before."""
+    from ..inspection import list_folder
+
+    total = 0
+    for path in paths:
+        if path.is_dir():
+            return None
+        with contextlib.suppress(CheckpointError):
+            known = {file.path.name: file for file in list_folder(path.parent)}
+            at = known.get(path.name)
+            for _ in range(len(known)):
+                if at is None:
+                    break
+                total += at.nbytes
+                at = known.get(at.parent or "")
+    return total or None
 
 
 def _facts(found: Contents) -> dict[str, Any]:
@@ -179,45 +216,27 @@ def _utc(seconds: float) -> str:
 
 def _histogram(priorities: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Count positive priorities in bins of equal width of their logarithm."""
-    finite = priorities[np.isfinite(priorities) & (priorities > 0)]
-    if not finite.size:
+    positive = priorities[np.isfinite(priorities) & (priorities > 0)]
+    if not positive.size:
         return np.zeros(0, np.int64), np.zeros(0)
-    low, high = math.log10(finite.min()), math.log10(finite.max())
+    low, high = math.log10(positive.min()), math.log10(positive.max())
     if low == high:
         low, high = low - 0.5, high + 0.5
-    counts, edges = np.histogram(np.log10(finite), bins=_BINS, range=(low, high))
+    counts, edges = np.histogram(np.log10(positive), bins=_BINS, range=(low, high))
     return counts, 10.0**edges
 
 
-def _print_histogram(counts: NDArray[np.int64], edges: NDArray[np.float64]) -> None:
+def _histogram_lines(
+    counts: NDArray[np.int64], edges: NDArray[np.float64], zero: int
+) -> Iterator[str]:
+    """Give a line for each bin; bars are as long as the number of transitions is high."""
     most = max(counts, default=0)
-    for count, low in zip(counts, edges, strict=False):
-        print(f"  from {low:10.4g}  {'#' * math.ceil(_BAR * count / most):<{_BAR}} {count}")
-
-
-def _import_pyplot() -> Any:
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError(
-            f"a plot needs matplotlib, which cannot be imported ({error}): "
-            "pip install 'libsumtree[apex]'"
-        ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _plot(path: Path, counts: NDArray[np.int64], edges: NDArray[np.float64], title: str) -> None:
-    pyplot = _import_pyplot()
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    if counts.size:
-        axes.stairs(counts, edges, fill=True)
-        axes.set_xscale("log")
-    axes.set(xlabel="priority", ylabel="transitions", title=Path(title).name)
-    figure.savefig(path, format="png", dpi=120)
-    pyplot.close(figure)
+    yield f"\n{'priority, from':>14} {'to below':>12}  {'transitions':>12}"
+    if zero:
+        yield f"{0:>14} {'':>12}  {zero:>12,}"
+    for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
+        shown = "#" * math.ceil(_BAR * count / most)
+        yield f"{low:>14.4g} {high:>12.4g}  {count:>12,}  {shown}".rstrip()
 
 
 # ---- verify ----
@@ -241,33 +260,48 @@ def _add_verify(actions: Any) -> None:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from ..inspection import check_state, list_folder, newest_whole
+    from .. import checkpoint
+    from ..inspection import check_state, newest_whole
 
     if args.newest:
         if len(args.paths) != 1 or not args.paths[0].is_dir():
             raise ArgumentError("--newest takes one folder")
-        newest = newest_whole(args.paths[0])
+        with bar(in_bytes=True) as shown, checkpoint.bytes_told(shown.advance):
+            shown.say("looking for the newest whole one")
+            newest = newest_whole(args.paths[0])
         print(json.dumps(str(newest)) if args.json else newest)
         return 0
+    files = _files_of(args.paths)
     problems: dict[str, str | None] = {}
-    for path in args.paths:
-        files = [file.path for file in list_folder(path)] if path.is_dir() else [path]
-        if not files:
-            raise CheckpointError(f"no checkpoints in {path}")
-        for file in files:
+    with bar(_bytes_of(files), in_bytes=True) as shown, checkpoint.bytes_told(shown.advance):
+        for number, file in enumerate(files, 1):
+            shown.say(f"{file.name} ({number} of {len(files)})")
             try:
                 check_state(file)
                 problems[str(file)] = None
             except CheckpointError as error:
                 problems[str(file)] = str(error)
             if not args.json:
-                print(f"{file}: {problems[str(file)] or 'whole'}")
+                print(f"{file}: {problems[str(file)] or 'whole'}", flush=True)
     if args.json:
         _print_json(problems)
     bad = sum(problem is not None for problem in problems.values())
     if bad:
         complain(f"{bad} of {len(problems)} checkpoints cannot be used")
-    return USAGE_STATUS if bad else 0
+    return REFUSED if bad else 0
+
+
+def _files_of(paths: list[Path]) -> list[Path]:
+    """Return the checkpoints that are named, those of folders one by one."""
+    from ..inspection import list_folder
+
+    found: list[Path] = []
+    for path in paths:
+        files = [file.path for file in list_folder(path)] if path.is_dir() else [path]
+        if not files:
+            raise CheckpointError(f"no checkpoints in {path}")
+        found += files
+    return found
 
 
 # ---- diff ----
@@ -292,7 +326,7 @@ def _diff(args: argparse.Namespace) -> int:
         found = differences(one, other)
     if args.json:
         _print_json(found)
-        return _DIFFERENT_STATUS if found else 0
+        return DIFFERENT if found else 0
     for name, (here, there) in found.get("attributes", {}).items():
         print(f"{name}: {here} | {there}")
     for name, count in found.get("transitions", {}).items():
@@ -300,7 +334,7 @@ def _diff(args: argparse.Namespace) -> int:
             print(f"transitions, {name.replace('_', ' ')}: {count}")
     for name in found.get("learner", []):
         print(f"learner array {name}: differs")
-    return _DIFFERENT_STATUS if found else 0
+    return DIFFERENT if found else 0
 
 
 # ---- prune ----
@@ -359,6 +393,7 @@ def _add_export(actions: Any) -> None:
     parser.add_argument("path", type=Path, metavar="PATH")
     parser.add_argument("output", type=Path, metavar="NPZ")
     parser.add_argument("--compress", action="store_true", help="make it smaller, slowly")
+    _add_json(parser)
 
 
 def _spare_checkpoint(output: Path) -> None:
@@ -391,5 +426,8 @@ def _export(args: argparse.Namespace) -> int:
     with temporary_beside(output) as (file, temporary):
         save(file, **arrays)
         publish(file, temporary, output)
-    print(f"{size} transitions written to {args.output}")
+    if args.json:
+        _print_json({"transitions": size, "output": str(args.output), "arrays": sorted(arrays)})
+    else:
+        print(f"{size} transitions written to {args.output}")
     return 0

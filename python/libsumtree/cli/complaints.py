@@ -6,11 +6,14 @@ import argparse
 import os
 import sys
 import time
-from typing import NoReturn
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
 
 from ..errors import SumTreeError
+from .help import Formatter
+from .statuses import REFUSED
 
-USAGE_STATUS = 2
 # Where launchers put a process's rank: MPICH and Slurm's PMI-2, PMIx, Open MPI.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
 _LINE_SECONDS = 0.5
@@ -23,6 +26,10 @@ class UsageError(SumTreeError, ValueError):
 class Parser(argparse.ArgumentParser):
     """A parser that raises `UsageError` instead of ending the process."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        options.setdefault("formatter_class", Formatter)
+        super().__init__(*args, **options)
+
     def error(self, message: str) -> NoReturn:
         """Raise."""
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -33,16 +40,39 @@ def complain(text: str) -> None:
     print(f"libsumtree: error: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
+def text_of(error: BaseException) -> str:
+    """Return an error as one line that needs no type to be understood."""
+    if isinstance(error, SumTreeError):
+        return str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
+def text_of_fault(error: BaseException) -> str:
+    """Return what no command should end with: its type, its text, and the line that it is from."""
+    place = ""
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames:
+        place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    return f"{type(error).__name__}: {error}{place}; --debug shows more"
+
+
+def explain(error: BaseException) -> None:
+    """Print the traceback of an error, for ``--debug``."""
+    print("".join(traceback.format_exception(error)), end="", file=sys.stderr, flush=True)
+
+
 def launched_rank() -> int | None:
     """Return the rank that a launcher gave this process; None if none started it."""
     ranks = [os.environ[name] for name in _RANK_VARIABLES if name in os.environ]
     return next((int(rank) for rank in ranks if rank.isdigit()), None)
 
 
-def abort_job() -> NoReturn:
+def abort_job(status: int = REFUSED) -> NoReturn:
     """End all ranks of the job: without MPI, they would wait in its start for this one."""
     from mpi4py import MPI
 
     time.sleep(_LINE_SECONDS)  # launchers lose lines that come with the abort
-    MPI.COMM_WORLD.Abort(USAGE_STATUS)
-    os._exit(USAGE_STATUS)  # some MPIs return from Abort, and end this process a little later
+    MPI.COMM_WORLD.Abort(status)
+    os._exit(status)  # some MPIs return from Abort, and end this process a little later

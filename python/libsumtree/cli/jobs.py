@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import tempfile
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from ..jobs.ranks import run_rank
 from ..jobs.render import render
 from ..jobs.request import Request, scheduler_here, submission
 from ..jobs.site import Site, read_site
-from .complaints import USAGE_STATUS, launched_rank
+from .complaints import launched_rank
+from .statuses import REFUSED
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -56,6 +57,7 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listed = actions.add_parser("list", help="the schedulers and sites there are, and where")
+    listed.add_argument("--json", action="store_true", help="print JSON, for machines")
     listed.set_defaults(run=_list)
     _add_render(actions)
     _add_check(actions)
@@ -128,6 +130,7 @@ def _add_check(actions: Subparsers) -> None:
         default=120.0,
         help="seconds that ranks have to start (default: 120)",
     )
+    parser.add_argument("--json", action="store_true", help="print JSON, for machines")
     parser.set_defaults(run=_check)
 
 
@@ -226,6 +229,12 @@ def _read_request(args: argparse.Namespace) -> tuple[Site, Request]:
 
 
 def _list(args: argparse.Namespace) -> int:
+    if args.json:
+        sites = {name: str(path) for name, path in places.sites().items()}
+        known = {"templates": str(places.templates()), "schedulers": list(places.schedulers())}
+        folders = [str(folder) for folder in places.site_folders()]
+        print(json.dumps({**known, "site folders": folders, "sites": sites}, indent=1))
+        return 0
     print(f"templates  {places.templates()}")
     print(f"           for {', '.join(places.schedulers())}")
     taken = places.sites()
@@ -301,16 +310,19 @@ def _check(args: argparse.Namespace) -> int:
             f"--capacity {args.capacity} and --record-bytes {args.record_bytes} must be 1 or more"
         )
     task = new_task(args.run_dir.absolute(), args.capacity, args.record_bytes, request.gpus)
-    bad = []
+    found = []
     for finding in check(site.path, request, task, args.timeout):
-        print(
-            f"{'ok' if finding.good else 'FAILED':<8}{finding.name:<12}{finding.text}", flush=True
-        )
-        if not finding.good:
-            bad.append(finding)
+        found.append(finding)
+        if not args.json:
+            word = "ok" if finding.good else "FAILED"
+            print(f"{word:<8}{finding.name:<12}{finding.text}", flush=True)
+    if args.json:
+        print(json.dumps([asdict(finding) for finding in found], indent=1), flush=True)
+    bad = [finding for finding in found if not finding.good]
     if bad:
         raise CheckError(f"the site {site.path} is not ready: {bad[0].name}: {bad[0].text}")
-    print(f"the site {site.path} is ready for {request.ranks} ranks")
+    if not args.json:
+        print(f"the site {site.path} is ready for {request.ranks} ranks")
     return 0
 
 
@@ -320,7 +332,7 @@ def _rank(args: argparse.Namespace) -> int:
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     speak = launched_rank() in (None, 0)
     status = run_rank(args.ranks, args.mark, lambda: command(program), speak)
-    return USAGE_STATUS if status is None else status
+    return REFUSED if status is None else status
 
 
 def _probe(args: argparse.Namespace) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, SumTreeError, WorldError
-from .complaints import USAGE_STATUS, abort_job, complain
+from .complaints import abort_job, complain, explain, text_of
+from .statuses import REFUSED
 
 if TYPE_CHECKING:
     from ..replay import ReplayConfig, ReplaySummary
@@ -172,12 +173,14 @@ def main(args: argparse.Namespace) -> int:
     except (SumTreeError, OSError) as error:
         if comm.Get_size() == 1:
             raise
-        complain(str(error))
+        if getattr(args, "debug", False):
+            explain(error)
+        complain(text_of(error))
         abort_job()
     print(_report(summary), flush=True)
     if not summary.saved:
         complain("the last checkpoint was not written: what came after the one before is lost")
-    return 0 if summary.saved else USAGE_STATUS
+    return 0 if summary.saved else REFUSED
 
 
 def _config(args: argparse.Namespace) -> ReplayConfig:
@@ -185,7 +188,7 @@ def _config(args: argparse.Namespace) -> ReplayConfig:
     from ..records import dtype_from_text
     from ..replay import ReplayConfig
 
-    given = {k: v for k, v in vars(args).items() if k not in ("command", "ranks")}
+    given = {k: v for k, v in vars(args).items() if k not in ("command", "ranks", "debug")}
     if "checkpoint_dir" not in given:
         idle = [name for name in _NEED_FOLDER if name in given]
         if given.get("resume") == "auto":

@@ -26,11 +26,6 @@ _POLL_SECONDS = 0.25
 _DESCRIPTION = """\
 Sum up a metrics file, as `libsumtree replay --metrics FILE` and `libsumtree apex --metrics FILE`
 write one: rates, queues, latencies, counts, memory. The last service that wrote to it counts.
-
-  libsumtree stats metrics.jsonl
-  libsumtree stats metrics.jsonl --follow
-  libsumtree stats metrics.jsonl --output metrics.png
-  libsumtree stats metrics.jsonl --json | jq .latency.sample.p99
 """
 
 

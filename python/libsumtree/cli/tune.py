@@ -13,7 +13,9 @@ from ..backends import AUTO, DEFAULT, installed, problem
 from ..bench.racing import Limits
 from ..bench.tuning import BATCH, CAPACITIES, LIMITS, tune
 from ..tree import MAX_CAPACITY
-from .complaints import USAGE_STATUS, UsageError, complain
+from .complaints import UsageError, complain
+from .progress import bar
+from .statuses import REFUSED
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -103,11 +105,16 @@ def _measure(args: argparse.Namespace) -> tuning.Tuning:
         else:
             print(f"{name} is not measured: {reason}", file=sys.stderr)
     limits = Limits(args.rounds, LIMITS.seconds, min(args.rounds, LIMITS.least))
-    return tune(backends, args.batch, args.capacities, limits, _tell)
+    with bar(len(set(args.capacities))) as shown:
 
+        def tell(capacity: int) -> None:
+            if measured:
+                shown.advance()
+            measured.append(capacity)
+            shown.say(f"measuring capacity {capacity:,}")
 
-def _tell(capacity: int) -> None:
-    print(f"measuring capacity {capacity:,}", file=sys.stderr, flush=True)
+        measured: list[int] = []
+        return tune(backends, args.batch, args.capacities, limits, tell)
 
 
 def _show(stored: tuning.Tuning | None, kind: tuning.Kind, as_json: bool) -> int:
@@ -116,7 +123,7 @@ def _show(stored: tuning.Tuning | None, kind: tuning.Kind, as_json: bool) -> int
             f"nothing was measured on this machine ({tuning.path_of(kind)} is not there): "
             f'backend="{AUTO}" is {DEFAULT!r}; run `libsumtree tune`'
         )
-        return USAGE_STATUS
+        return REFUSED
     _print(stored, as_json)
     if not as_json:
         print(f"read from {tuning.path_of(kind)}")

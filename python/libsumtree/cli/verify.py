@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..backends import BACKENDS, installed, problem
 from ..errors import BackendError, VerificationError
-from ..verification import verify_backend
-from .complaints import USAGE_STATUS, complain
+from ..vectors import vector_levels
+from ..verification import CHECKS, verify_backend
+from .complaints import complain
+from .progress import Bar, bar
+from .statuses import REFUSED
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -51,12 +54,16 @@ def main(args: argparse.Namespace) -> int:
         raise BackendError("no backend is installed beside the package: install it again")
     passed: dict[str, list[dict[str, Any]]] = {}
     problems: dict[str, str] = {}
-    for backend in backends:
-        passed[backend] = []
-        reason = problem(backend)
-        reason = reason if reason is not None else _verify(backend, passed[backend], not args.json)
-        if reason is not None:
-            problems[backend] = reason
+    able = [backend for backend in backends if problem(backend) is None]
+    with bar(sum(len(vector_levels(backend)) * len(CHECKS) for backend in able)) as shown:
+        for backend in backends:
+            passed[backend] = []
+            shown.say(f"checking {backend}")
+            reason = problem(backend)
+            if reason is None:
+                reason = _verify(backend, passed[backend], not args.json, shown)
+            if reason is not None:
+                problems[backend] = reason
     good = [backend for backend in backends if backend not in problems]
     if args.json:
         print(json.dumps({"verified": good, "problems": problems, "passed": passed}, indent=1))
@@ -64,14 +71,15 @@ def main(args: argparse.Namespace) -> int:
         print(f"verified: {', '.join(good)}")
     for backend, reason in problems.items():
         complain(f"{backend} is not verified: {reason}")
-    return USAGE_STATUS if problems else 0
+    return REFUSED if problems else 0
 
 
-def _verify(backend: str, passed: list[dict[str, Any]], aloud: bool) -> str | None:
+def _verify(backend: str, passed: list[dict[str, Any]], aloud: bool, shown: Bar) -> str | None:
     """Run the checks of one backend; give what is wrong."""
     try:
         for check in verify_backend(backend):
             passed.append(asdict(check))
+            shown.advance()
             if aloud:
                 print(
                     f"{backend:<10} {check.level:<9} {check.name:<26} as the reference "

@@ -7,8 +7,10 @@ Counts are exact, and so is the sum of two histograms; only where in its bucket 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ..errors import ArgumentError
 
@@ -16,6 +18,7 @@ STEPS = 8
 """Buckets of one power of two."""
 _SHIFT = STEPS.bit_length()
 _MOST = (1 << 62) - 1
+_EXACT = 1 << 52
 NANOSECONDS = 1e-9
 
 
@@ -53,6 +56,26 @@ class Histogram:
         self.most = max(self.most, value)
         self.count += 1
         self.total += value
+
+    def add_all(self, nanoseconds: Sequence[int]) -> None:
+        """Take many times at once, as `add` would take each."""
+        if len(nanoseconds) == 0:
+            return
+        least, most = min(nanoseconds), max(nanoseconds)
+        if least < 0 or most >= _EXACT:
+            for one in nanoseconds:
+                self.add(one)
+            return
+        values = np.array(nanoseconds, np.int64)
+        # frexp's exponent is the bit length of an integer that a double holds exactly.
+        exponents = np.maximum(np.frexp(values.astype(np.float64))[1] - _SHIFT, 0)
+        counts = np.bincount(STEPS * exponents + (values >> exponents))
+        for bucket in np.flatnonzero(counts).tolist():
+            self.counts[bucket] = self.counts.get(bucket, 0) + int(counts[bucket])
+        self.least = least if self.count == 0 else min(self.least, least)
+        self.most = max(self.most, most)
+        self.count += len(values)
+        self.total += sum(nanoseconds)
 
     def merge(self, other: Histogram) -> None:
         """Take all the times of another histogram; O(buckets)."""

@@ -77,14 +77,15 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
     """Return a line as it stands in a file, newline included; what is not finite becomes null."""
-    return json.dumps(_finite(line), allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    return json.dumps(finite(line), allow_nan=False, separators=(",", ":")).encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a value of JSON with None for each number that is not finite, which JSON lacks."""
     if isinstance(value, Mapping):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

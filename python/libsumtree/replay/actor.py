@@ -63,8 +63,8 @@ class ActorClient(ReplayClient):
         replay_rank: int = 0,
         timeout: float = 60.0,
     ) -> None:
-        # In the order of their sequences.
-        self._inflight: dict[int, _Slot | None] = {}
+        # Transitions, and the memory of large ones, by sequence, in order.
+        self._inflight: dict[int, tuple[int, _Slot | None]] = {}
         self._slots: deque[_Slot] = deque()
         super().__init__(comm, dtype, replay_rank, timeout)
         self._layout = layout_of(self.dtype)
@@ -133,9 +133,9 @@ class ActorClient(ReplayClient):
         if inline:
             message.flags |= Flag.INLINE
             self._send(message, *body, np.ascontiguousarray(rows).view(np.uint8))
-            self._inflight[message.sequence] = None
+            self._inflight[message.sequence] = len(rows), None
         else:
-            self._inflight[message.sequence] = self._send_large(message, body, rows)
+            self._inflight[message.sequence] = len(rows), self._send_large(message, body, rows)
 
     def _send_large(self, message: Message, body: Any, rows: npt.NDArray[Any]) -> _Slot:
         slot = self._slots.popleft()
@@ -174,7 +174,7 @@ class ActorClient(ReplayClient):
 
     def _release(self, sequence: int) -> None:
         self._answered(sequence)
-        slot = self._inflight.pop(sequence)
+        _, slot = self._inflight.pop(sequence)
         if slot is not None:
             self._slots.append(slot)
 

@@ -39,7 +39,7 @@ class Adds:
         peer.unacked += 1
         inline = message.inline() if message.flags & Flag.INLINE else None
         payload, count = message.payload, message.count
-        elsewhere = message.real if masses is None else 0.0
+        elsewhere = 0.0 if masses is not None else message.real
         self._intake.announce(
             Announced(
                 Purpose.ADD, peer, message.sequence, payload, count, masses, elsewhere, inline
@@ -131,6 +131,7 @@ class Adds:
             peers.counters.answered(peer.rank, ack.sequence)
             ack.sequence = sequence
             ack.count += count
+        ring = peers.ring()
         for peer, ack in acks.items():
-            ack.value, ack.real = peers.ring().inserted, peers.ring().tree.max
+            ack.value, ack.real = ring.inserted, ring.tree.max
             peers.send(peer, ack)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ProtocolError
+from ..errors import ProtocolError, no_mpi
 from .messages import (
     CONTROL_TAG,
     MESSAGE_LIMIT,
@@ -28,6 +28,8 @@ except ImportError as error:
         "the replay rank and its clients need mpi4py, which cannot be imported "
         f"({error}): pip install 'libsumtree[mpi]'"
     ) from error
+except RuntimeError as error:  # mpi4py is there, and no MPI
+    raise ImportError(no_mpi(error)) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,7 @@
 The control message of a batch was checked before anything of this begins. Then, once its payload is
 there and has exactly the size that was announced, the slots are retired (mass 0), the bytes are
 received into them, and only then do they get their masses: a payload that fails leaves empty slots,
-never a torn row.
+never a torn row. A long payload is received first, and then copied into its slots.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from ..errors import ArgumentError
 from .channel import MPI, Channel, Incoming, Probe
 from .messages import Bytes
 from .peers import Peer
+
+IN_PLACE_BYTES = 8 << 10
+"""A longer payload is received beside the ring: shorter ones come in one piece, all at once."""
 
 
 class Purpose(Enum):
@@ -81,7 +84,8 @@ Landed = Callable[[Announced, Bytes, str], None]
 class PayloadIntake:
     """Receives the payloads that were announced, one at a time of each source, in their order.
 
-    At most one batch is being received into the ring at any time.
+    At most one batch is being received into the ring at any time; long ones, one of each source,
+    beside it.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class PayloadIntake:
         announced = queue[0]
         landing = self._landing.get(source)
         if landing is None:
-            if announced.purpose is Purpose.ADD and self._ring_taken:
+            if self._ring_taken and _in_place(announced):
                 return False
             if announced.inline is not None:
                 self._pop(source)
@@ -169,6 +173,10 @@ class PayloadIntake:
             landing = self._landing[source] = self._begin(announced, probe)
         if not self._arrived(landing):
             return False
+        if announced.purpose is Purpose.ADD and landing.intake is None and not landing.failure:
+            if self._ring_taken:
+                return False
+            landing.intake = self._begin_intake(announced)
         del self._landing[source]
         self._pop(source)
         self._finish(announced, landing)
@@ -196,7 +204,7 @@ class PayloadIntake:
                 probe,
                 f"a payload of {probe.nbytes} bytes where {announced.nbytes} were announced",
             )
-        if announced.purpose is Purpose.STATE:
+        if not _in_place(announced):
             return _Landing(probe.receive(_scratch(probe)))
         return self._begin_add(announced, probe)
 
@@ -232,8 +240,17 @@ class PayloadIntake:
 
     def _fill(self, intake: Intake, received: Bytes) -> None:
         """Copy into the ring what was received beside it."""
-        if not _is_whole(intake):
+        if len(received) > IN_PLACE_BYTES or not _is_whole(intake):
             intake.fill(received.view(intake.segments[0].dtype))
+
+
+def _in_place(announced: Announced) -> bool:
+    """Whether a payload goes straight into the ring, which it then takes until it is there.
+
+    A longer one may come bit by bit, at its sender's pace, or never if that dies: it is received
+    beside the ring, so that nobody else waits for it.
+    """
+    return announced.purpose is Purpose.ADD and announced.nbytes <= IN_PLACE_BYTES
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:

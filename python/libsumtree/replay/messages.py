@@ -29,7 +29,7 @@ REFUSED      replay rank what was wrong (text)
 LIMIT        learner     a rate limit (JSON); nothing: what is in force?
 LIMITED      replay rank the rate limit in force (JSON)
 ASK          client
-REASON       replay rank what it waits for, and a `Wait` in ``value`` (text)
+REASON       replay rank what it waits for (text); ``value`` says it, too
 DRAW         learner     int64 position, then targets float64 (count,)
 DRAWN        replay rank status, then ids, indices, masses, each (count,)      transitions
 ============ =========== ===================================================== ================

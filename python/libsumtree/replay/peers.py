@@ -66,6 +66,8 @@ class Peer:
         Its BYE.
     broken : bool
         It sent what is no message of the protocol: nothing more is taken before its next HELLO.
+    told : bool
+        It was told that the service is ending.
     """
 
     rank: int
@@ -75,6 +77,7 @@ class Peer:
     waiting: int = 0
     leaving: Message | None = None
     broken: bool = False
+    told: bool = False
 
     def __str__(self) -> str:
         return f"the {'learner' if self.role == Flag.LEARNER else 'actor'} on rank {self.rank}"

@@ -32,7 +32,7 @@ class Routed:
     shards : ndarray of int64, shape (n,)
     rests : ndarray of float64, shape (n,)
         What is left of each target in its shard. Rounding can carry a target at the upper edge of
-        a shard beyond its total, as it does within any tree; `find_rests` goes on from there.
+        a shard beyond that shard's total, as it does within any tree; `find_rests` goes on there.
     """
 
     shards: Indices

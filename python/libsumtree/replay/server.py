@@ -30,7 +30,7 @@ from .shards import join
 from .signals import StopFlag, install_signal_flag
 
 _STATE_SECONDS = 5.0
-_STATE_PATIENCE_SECONDS = 1.0
+_STATE_PATIENCE_SECONDS = 0.5
 _LAST_SENDS_SECONDS = 1.0
 
 
@@ -107,12 +107,13 @@ class ReplayRank:
 
     Notes
     -----
-    A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: every
-    client is told, and a checkpoint is written as soon as a learner has sent its state, so that
-    both are of one moment; after a second, or at once where there is no learner, without it, for
-    SIGKILL may follow. What clients have in flight is taken until all have left or
-    `ReplayConfig.grace` is over; then, if anything has changed, comes a last checkpoint. What was
-    acknowledged is in it.
+    A signal (SIGTERM, SIGUSR1, SIGINT) or a learner's `LearnerClient.stop` ends the service: the
+    learners are told, and a checkpoint is written as soon as one has sent its state, so that both
+    are of one moment; after half a second, or at once where there is no learner, without it, for
+    SIGKILL may follow. Then the actors are told: where one of them is dead, and the launcher lets
+    the job live, that may hang or crash in MPI. What clients have in flight is taken until all have
+    left or `ReplayConfig.grace` is over; then, if anything has changed, comes a last checkpoint.
+    What was acknowledged is in it.
     """
 
     def __init__(self, comm: MPI.Intracomm, config: ReplayConfig) -> None:
@@ -193,11 +194,14 @@ class ReplayRank:
         """Take what is in flight until every client has left; return the ranks that did not."""
         say(f"ending, for {self._peers.stop_reason}")
         self._shards.tell_stop(self._peers.stop_reason)
-        begin = time.monotonic()
-        urgent = begin + (_STATE_PATIENCE_SECONDS if self._service.has_learner() else 0.0)
+        urgent = time.monotonic() + (
+            _STATE_PATIENCE_SECONDS if self._service.has_learner() else 0.0
+        )
+        tries = self._tries + (self._saving is not None)
         self._service.begin_stop()
         backoff = Backoff(self._config.idle_sleep)
-        while not self._all_left() and time.monotonic() < begin + self._config.grace:
+        deadline = math.inf
+        while not self._all_left() and time.monotonic() < deadline:
             busy = self._service.turn()
             self._tend_saving()
             busy = self._tend_shards() or busy
@@ -205,6 +209,9 @@ class ReplayRank:
             if time.monotonic() >= urgent and self._saving is None:
                 self._begin_if_changed()
                 urgent = math.inf
+            if deadline < math.inf or self._may_tell_actors(tries):
+                deadline = min(deadline, time.monotonic() + self._config.grace)
+                self._service.tell_actors()
             backoff.turn(busy)
         silent = tuple(sorted(self._peers.members))
         if silent:
@@ -227,6 +234,8 @@ class ReplayRank:
         while not self._shards.settled:
             busy = self._tend_shards()
             self._finish_saving()
+            if self._shards.leads and self._marks() != self._saving_marks:
+                self._begin_if_changed()  # another shard may wait for it to let its actors go
             backoff.turn(busy)
 
     def _tend_shards(self) -> bool:
@@ -240,6 +249,20 @@ class ReplayRank:
         elif self._marks() != self._written:
             shards.note_changed()
         return busy
+
+    @property
+    def _tries(self) -> int:
+        """How many checkpoints were written, or failed."""
+        return self._checkpoints + self._failures
+
+    def _may_tell_actors(self, tries: int) -> bool:
+        """Whether a checkpoint was tried since the end began, or none is due.
+
+        To send to a dead actor may hang or crash in MPI: what was acknowledged is on disk before.
+        """
+        if self._folder is None or self._marks() == self._written:
+            return True
+        return self._saving is None and self._tries > tries
 
     def _all_left(self) -> bool:
         """Whether every client that was to come has left; a late one is told to leave, too."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -104,11 +104,28 @@ class Service:
         return busy or self._drop_stray()
 
     def begin_stop(self) -> None:
-        """Tell every client that the service is ending; give no more samples."""
+        """Tell the learners that the service is ending; give no more samples."""
         self._peers.stopping = True
-        for peer in self._peers.members.values():
-            self._channel.send(peer.rank, Message(Kind.STOPPING))
+        members = self._peers.members.values()
+        self._tell_stopping(peer for peer in members if peer.role == Flag.LEARNER)
         self._samples.refuse_all()
+
+    def tell_actors(self) -> None:
+        """Tell the actors that were not told yet, but for those whose payload is still to come.
+
+        To send to a rank that died may hang or crash in MPI, and one that died while it sent owes
+        a payload.
+        """
+        self._tell_stopping(
+            peer
+            for peer in self._peers.members.values()
+            if peer.role == Flag.ACTOR and not peer.told and not self._intake.backlog(peer.rank)
+        )
+
+    def _tell_stopping(self, peers: Iterable[Peer]) -> None:
+        for peer in peers:
+            peer.told = True
+            self._channel.send(peer.rank, Message(Kind.STOPPING))
 
     def answer_checkpoint(self, name: str, failure: str) -> None:
         """Answer the learner that asked: with the file's name, or what went wrong."""
@@ -243,7 +260,7 @@ class Service:
         while self._intake.drop_stray(message.source) is not None:
             self._peers.rejected[message.source] += 1
             self._peers.counters.rejected[Code.PAYLOAD] += 1
-        peer = Peer(message.source, role, learner)
+        peer = Peer(message.source, role, learner, told=self._peers.stopping)
         self._peers.members[message.source] = peer
         self._welcome(message, peer)
 

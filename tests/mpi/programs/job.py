@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import content
+import faults
 import filming
 import hostile
 import numpy as np
@@ -31,7 +32,7 @@ def main() -> None:
     if name == "replay":
         serve(comm, settings["config"])
     else:
-        modules = {"hostile": hostile, "films": filming, "waiting": waiting}
+        modules = {"hostile": hostile, "films": filming, "waiting": waiting, "faulty": faults}
         getattr(modules.get(name.partition("_")[0], roles), name)(comm, clients)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,8 +159,8 @@ def waiting_is_late(comm: Comm, clients: Comm) -> None:
             continue
         source = message.source
         if message.kind is Kind.HELLO:
-            terms = Terms(64, 0, 3, 3, 16, 100, 100, False).to_json().encode()
-            channel.send(source, message.answer(Kind.WELCOME), terms)
+            terms = Terms(64, 0, 3, 3, 16, 100, 100, False, 1, 0, "", 0, ReplayStatus())
+            channel.send(source, message.answer(Kind.WELCOME), terms.to_json().encode())
         elif message.kind is Kind.SAMPLE:
             rows = np.zeros(message.count, RECORD)
             rows["action"] = message.count
@@ -205,7 +206,17 @@ def waiting_counts(comm: Comm, clients: Comm) -> None:
             learner.poll()
         times = {name: learner.round_trips[name].count for name in ("sample", "update")}
         note("times.json", times)
+        wait_for_lines(learner, int(os.environ.get("LINES_OF_METRICS", "0")))
         learner.stop()
+
+
+def wait_for_lines(learner: LearnerClient, count: int) -> None:
+    """Wait until the metrics file has so many lines: a service may end before a second is due."""
+    deadline = time.monotonic() + 60.0
+    while count and len(Path(os.environ["METRICS"]).read_bytes().splitlines()) < count:
+        assert time.monotonic() < deadline
+        learner.poll()
+        time.sleep(0.005)
 
 
 def waiting_loses_folder(comm: Comm, clients: Comm) -> None:

@@ -29,10 +29,9 @@ def main(arguments: list[str]) -> None:
     """Play one part in a run."""
     folder = Path(arguments[0])
     task = Task.read(folder)
-    task.end_with_starter()
     stack = import_module(task.stack)
     place = int(arguments[1]) if len(arguments) > 1 else stack.rank()
-    with Board(board_of(folder)) as board:
+    with task.ended_with_starter(), Board(board_of(folder)) as board:
         if place == SERVER:
             held: Held = stack.serve(task, board)
             (folder / HELD).write_text(json.dumps(asdict(held)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -70,10 +72,12 @@ class Task:
         """The exponent of priorities: 1 where integers are to be summed up exactly."""
         return 1.0 if self.checked else ALPHA
 
-    def end_with_starter(self) -> None:
+    @contextmanager
+    def ended_with_starter(self) -> Iterator[None]:
         """Have this process end itself, soon after who started the run has gone, whatever it does.
 
-        Processes are in sessions of their own, and ranks of MPI are somebody else's children.
+        Processes are in sessions of their own, and ranks of MPI are somebody else's children. The
+        timer must not outlive the block: an interpreter that ends has no handler any more.
         """
 
         def look(number: int, frame: object) -> None:
@@ -84,6 +88,10 @@ class Task:
 
         signal.signal(signal.SIGALRM, look)
         signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def make_buffer(self) -> PrioritizedReplayBuffer:
         """Make the buffer that every server holds."""

@@ -58,13 +58,13 @@ def serve(task: Task, board: Board) -> Held:
 
 def _proxy(task: Task, board: Board, proxy: int) -> None:
     """Carry messages of one kind to and fro, until the server ends this process."""
-    task.end_with_starter()  # timers are not inherited
     context = zmq.Context()
     front, back = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
     port = front.bind_to_random_port("tcp://127.0.0.1")
     back.bind(_address(task, proxy))
     board.say(SERVER, len(_WORKERS) + proxy, port)
-    zmq.proxy(front, back)
+    with task.ended_with_starter():  # timers are not inherited
+        zmq.proxy(front, back)
 
 
 async def _serve(task: Task, board: Board, buffer: PublishedBuffer) -> None:

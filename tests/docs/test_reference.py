@@ -1,0 +1,142 @@
+"""The reference is whole: what the header declares, and what the package gives, is all in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+import pytest
+from sphinx.util.inventory import InventoryFile
+
+import c_header
+import libsumtree
+from libsumtree import apex, checkpoint, errors, replay
+from libsumtree.backends import library_path
+from pages import TOP
+from short_names import has_attribute
+
+HEADER = (TOP / "src/sumtree.h").read_text()
+BUILT = TOP / "build/docs/objects.inv"
+
+
+def inventory() -> set[str]:
+    assert BUILT.exists(), "build the documentation first: sh tests/run.sh docs"
+    with BUILT.open("rb") as file:
+        loaded = InventoryFile.load(file, "", lambda base, path: path)
+    return {name for kind, names in loaded.items() if kind[:2] in ("py", "c:") for name in names}
+
+
+def page_of(text: str) -> str:
+    return c_header.page(*c_header.read_header(text))
+
+
+def functions_in(page: str) -> list[str]:
+    return re.findall(r"^(?:\.\. c:function::|   +).*?\b(sumtree_\w+)\(", page, re.MULTILINE)
+
+
+def exported() -> set[str]:
+    done = subprocess.run(
+        ["nm", "-D", "--defined-only", library_path("cpu")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(re.findall(r" T (sumtree_\w+)", done.stdout))
+
+
+def test_every_function_that_the_library_exports_is_described() -> None:
+    assert len(exported()) > 30
+    assert exported() <= inventory()
+    assert set(functions_in(page_of(HEADER))) >= exported()
+
+
+def test_no_function_is_described_twice() -> None:
+    signatures = [line for line in page_of(HEADER).split("\n") if "c:function::" in line]
+    assert len(signatures) == len(set(signatures)) > 20
+
+
+def test_every_sentence_of_the_header_is_on_the_page() -> None:
+    page = re.sub(r":c:expr:`(\w+)`\\ ", r"\1", page_of(HEADER)).replace("\\", "").replace("`", "")
+    words_of_page = set(page.split())
+    comments = re.findall(r"/\*(.*?)\*/", HEADER, re.DOTALL)
+    words = {
+        word
+        for comment in comments
+        for line in comment.split("\n")
+        for word in re.sub(r"^ ?\* ?", "", line).replace("`", "").split()
+        if "---" not in word
+    }
+    beside_code = {"hexadecimal:", "C99,", "C++17"}
+    assert len(words) > 400
+    assert words - beside_code <= words_of_page
+
+
+def test_the_table_of_errors_is_that_of_python() -> None:
+    rows = re.findall(r":c:enumerator:`SUMTREE_(\w+)`", page_of(HEADER))
+    assert rows == ["OK", *errors.STATUS_ERRORS]
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        "typedef union { int a; } sumtree_u;\n",
+        "static inline int f(void) { return 1; }\n",
+        "\n/* A comment about nothing. */\n\nint sumtree_f(void);\n",
+    ],
+)
+def test_what_the_extractor_does_not_know_is_an_error(unknown: str) -> None:
+    with pytest.raises(c_header.HeaderError):
+        page_of(f"/* A header. */\n{unknown}")
+
+
+def test_a_group_of_declarations_shares_a_comment() -> None:
+    text = (
+        "/* H. */\n\n/* Both. */\n"
+        "int sumtree_a(void);\nint sumtree_b(int x,\n              int y);\n"
+    )
+    _, entries = c_header.read_header(text)
+    assert [entry.comment for entry in entries] == ["Both."]
+    assert entries[0].declarations == [
+        "int sumtree_a(void);",
+        "int sumtree_b(int x,\n              int y);",
+    ]
+
+
+@pytest.mark.parametrize("module", [libsumtree, replay, apex, checkpoint])
+def test_every_public_name_is_described(module: ModuleType) -> None:
+    described = {name.rsplit(".", 1)[-1] for name in inventory()}
+    values = {name: getattr(module, name) for name in module.__all__}
+    names = {name for name, value in values.items() if isinstance(value, type | FunctionType)}
+    assert len(names) > 5
+    assert names <= described, names - described
+
+
+def test_every_error_is_described() -> None:
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.SumTreeError)
+    }
+    assert {f"libsumtree.errors.{name}" for name in classes} <= inventory()
+
+
+def test_links_to_attributes_need_the_attribute() -> None:
+    assert has_attribute("libsumtree.replay.ReplayConfig", "grace")
+    assert has_attribute("libsumtree.replay.LearnerClient", "checkpoint_due")
+    assert not has_attribute("libsumtree.replay.ReplayConfig", "graze")
+
+
+def texts_of(picture: Path) -> list[str]:
+    return re.findall(r"<text[^>]*>([^<]*)</text>", picture.read_text())
+
+
+def test_figures_are_those_of_the_script(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, TOP / "docs/figures/draw.py", tmp_path], check=True)
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert [path.stem for path in drawn] == ["descent", "race", "tree", "update", "vectors"]
+    for path in drawn:
+        assert texts_of(path) == texts_of(TOP / "docs/figures" / path.name)
+        assert len(texts_of(path)) >= 5
