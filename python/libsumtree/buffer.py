@@ -139,7 +139,7 @@ class PrioritizedReplayBuffer(SavedRing):
         masses : ndarray of float64, shape (n,) or without axes, or None
             What `check_priorities` returned; None as in `add`.
         elsewhere : float
-            The largest mass in other shards of this buffer: counts for the default.
+            As in `begin_add`.
 
         Returns
         -------
