@@ -50,8 +50,7 @@ from .tree import PriorityTree, masses_of
 
 Records = NDArray[np.void]
 
-# An array is taken as it is; a number is first made one.
-_ZEROS = np.zeros(512)
+_EMPTY = np.array(0.0)
 
 
 @dataclass(frozen=True)
@@ -150,8 +149,7 @@ class Intake:
         """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
         buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
         for slots in self._slots:
-            count = slots.stop - slots.start
-            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0
+            buffer._tree._set_range(slots.start, slots.stop - slots.start, _EMPTY)
 
     def fill(self, transitions: Records) -> None:
         """Copy `count` records, oldest first, to their places."""
@@ -297,6 +295,8 @@ class PrioritizedReplayBuffer:
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = _take_storage(self._tree.capacity + self._context, self._dtype)
+        self._bytes = self._storage.view(np.uint8)
+        self._capacity = self._tree.capacity
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
@@ -310,7 +310,7 @@ class PrioritizedReplayBuffer:
     @property
     def capacity(self) -> int:
         """How many transitions it holds at most."""
-        return self._tree.capacity
+        return self._capacity
 
     @property
     def dtype(self) -> np.dtype[np.void]:
@@ -423,41 +423,89 @@ class PrioritizedReplayBuffer:
             masses = None
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
-            ids = self.append(rows.ravel(), masses)
+            flat = masses if masses is None or masses.ndim == 0 else masses.ravel()
+            self.append(rows.ravel(), flat)
+            ids = self._ids.latest(rows.size)
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
-    def append(self, rows: Records, masses: Doubles | None, elsewhere: float = 0.0) -> Indices:
-        """Do as `add` does, with what was checked before.
+    def append(
+        self, rows: Records | NDArray[np.uint8], masses: Doubles | None, elsewhere: float = 0.0
+    ) -> None:
+        """Do as `add` does, with what was checked before; the ids are not given.
 
         Parameters
         ----------
-        rows : structured ndarray, shape (n,)
-            Of the buffer's dtype.
+        rows : structured ndarray, shape (n,), or ndarray of uint8, shape (n * dtype.itemsize,)
+            Records with the buffer's fields, or the memory of records of its very dtype.
         masses : ndarray of float64, shape (n,) or without axes, or None
             What `check_priorities` returned; None as in `add`.
         elsewhere : float
             The largest mass in other shards of this buffer: counts for the default.
-
-        Returns
-        -------
-        ndarray of int64, shape (n,)
 
         Raises
         ------
         ArgumentError, IdsExhaustedError
             As `add`; nothing is added.
         """
+        are_bytes = rows.dtype.names is None
+        count = len(rows) // self._dtype.itemsize if are_bytes else len(rows)
         with self._lock:
             self._check_no_intake()
-            if self._layout is not None:
-                check_runs(rows["age"], rows["ahead"], self._layout.stack, whole=True)
-            try:
-                intake = self.begin_add(len(rows), elsewhere)
-                intake.fill(rows)
-                return intake.publish(masses)
-            finally:
-                if self._intake is not None:
-                    self._intake.abandon()
+            slot = self._ids.next_number % self._capacity
+            if self._layout is None and 0 < count <= self._capacity - slot:
+                self._append_whole(slot, count, rows, masses, elsewhere)
+            else:
+                self._append_parts(rows.view(self._dtype) if are_bytes else rows, masses, elsewhere)
+
+    def _append_whole(
+        self,
+        slot: int,
+        count: int,
+        rows: Records | NDArray[np.uint8],
+        masses: Doubles | None,
+        elsewhere: float,
+    ) -> None:
+        """Do all at once what an `Intake` does, where the ring has the slots in one piece.
+
+        As there, whatever exception strikes: a slot is empty before its record is written, and has
+        a mass only after its id was issued.
+        """
+        ids, tree = self._ids, self._tree
+        first = ids.next_number
+        if masses is None:
+            masses = np.array(max(tree.max, elsewhere) or 1.0)
+        ids.check_room(count)
+        if self._snapshots:
+            self._spare_snapshots(count)
+        self._floor = max(self._floor, min(first + count - self._capacity, first))
+        try:
+            tree._set_range(slot, count, _EMPTY)
+            self._write(slot, count, rows)
+            ids.next_number = first + count
+            tree._set_range(slot, count, masses)
+        except BaseException:
+            if ids.next_number == first:
+                tree._set_range(slot, count, _EMPTY)
+                self._storage[slot : slot + count].view(np.uint8)[...] = 0
+            raise
+
+    def _write(self, slot: int, count: int, rows: Records | NDArray[np.uint8]) -> None:
+        if rows.dtype.names is None:
+            size = self._dtype.itemsize
+            self._bytes[slot * size : (slot + count) * size] = rows
+        else:
+            self._storage[slot : slot + count] = rows
+
+    def _append_parts(self, rows: Records, masses: Doubles | None, elsewhere: float) -> None:
+        if self._layout is not None:
+            check_runs(rows["age"], rows["ahead"], self._layout.stack, whole=True)
+        try:
+            intake = self.begin_add(len(rows), elsewhere)
+            intake.fill(rows)
+            intake.publish(masses)
+        finally:
+            if self._intake is not None:
+                self._intake.abandon()
 
     def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.

@@ -127,7 +127,8 @@ class ReplayRank:
         progress = Progress() if restored is None else restored.progress
         limiter = self._make_limiter(restored)
         self._restored_from = None if restored is None else restored.path
-        self._peers = Peers(Channel(comm, config.max_batch), config, limiter, progress)
+        channel = Channel(comm, config.max_batch, receive=config.receive)
+        self._peers = Peers(channel, config, limiter, progress)
         if restored is not None:
             self._peers.buffer = restored.buffer
         elif config.dtype is not None:
@@ -165,6 +166,7 @@ class ReplayRank:
                 silent = self._end()
             self._observer.end(self._peers.stop_reason)
         finally:
+            self._peers.channel.close()
             if self._folder is not None:
                 self._folder.close()
         return self._summary(time.monotonic() - begin, silent)
