@@ -15,6 +15,7 @@
 #   docs          builds the documentation into build/docs, every warning an error; runs the code on its
 #                 pages and checks their links; at most 2 minutes
 #   mutants       named faults, each of which must turn the suite red
+#   soak          two minutes of a flood with a slow learner: memory, sums and credits
 #   long          soaks, hundreds of kills, large trees, many seeds
 #
 # Installs what is needed into .venv in the checkout; prints the seconds of each step.
@@ -59,6 +60,7 @@ multicore_tests() {
 
 default_part() {
     step 'set-up' prepare_with_mpi
+    step 'set-up for two hosts' hosts_prepare
     step 'C tests' c_tests multicore
     step 'Python tests' "$python" -m pytest -q tests/python tests/docs/test_first_pages.py
     step 'Python tests, multicore' multicore_tests
@@ -311,6 +313,16 @@ jobs_long_set_up() {
     "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
 }
 
+# Two hosts are two network namespaces where this is root.
+hosts_prepare() {
+    [ "$(id -u)" -ne 0 ] || command -v ip >/dev/null 2>&1 || packages_prepare iproute2
+}
+
+soak_part() {
+    step 'set-up' prepare_with_mpi
+    step 'a flood with a slow learner' "$python" -m pytest -q -s -m soak tests/mpi/test_replay_soak.py
+}
+
 long_part() {
     step 'set-up' prepare_with_mpi
     step 'long tests' "$python" -m pytest -q -m long tests/python tests/mpi
@@ -320,9 +332,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | long) ;;
+default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | soak | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants soak long, or none"
     exit 2
     ;;
 esac

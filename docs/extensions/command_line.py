@@ -1,4 +1,4 @@
-"""The parser of the command line, for Sphinx: what stands in columns in a terminal stays in them."""
+"""The command line's parser for Sphinx: columns of a terminal stay columns."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from . import checkpoint
+from .annealing import restored_beta
 from .backends import AUTO
-from .buffer import PrioritizedReplayBuffer, restored_beta
+from .buffer import PrioritizedReplayBuffer
 from .errors import ArgumentError, CheckpointMismatchError
 from .frames import layout_of
 from .inspection import Contents, contents_of
@@ -44,11 +45,16 @@ def redistribute(
     capacity: int,
     seed: int | SeedSequence | None = None,
     backend: str = AUTO,
+    *,
+    only: int | None = None,
+    places: Sequence[str | os.PathLike[str]] = (),
+    device: int | None = None,
 ) -> Redistributed:
     """Deal the transitions of several checkpoints out to `shards` new buffers.
 
-    Every mass is kept, to the last bit. Ids are not, for an id names a place in one shard: in each
-    new buffer all ids that were ever issued before are stale.
+    Every mass is kept, to the last bit, and so is how many transitions were ever added. Ids are
+    not, for an id names a place in one shard: in each new buffer all ids that were ever issued
+    before are stale.
 
     Parameters
     ----------
@@ -61,6 +67,12 @@ def redistribute(
     seed : int, SeedSequence or None
         Shard s draws with ``spawn_key=(s,)``. The draws before are not gone on with.
     backend : str
+        See `PrioritizedReplayBuffer`.
+    only : int, optional
+        Make the buffer of this new shard alone: what each process of several does for its own.
+    places : sequence of path_like
+        Files in the folders where the next checkpoints will stand: the epoch is new there, too.
+    device : int, optional
         See `PrioritizedReplayBuffer`.
 
     Raises
@@ -88,12 +100,15 @@ def redistribute(
         kept = order[max(0, len(order) - shards * capacity) :]
         seeds = _seeds(seed, shards)
         saved = max(int(part.attributes["epoch"]) for part in parts)
-        epoch = checkpoint.open_epoch_in(paths, saved)
+        epoch = checkpoint.open_epoch_in([*paths, *places], saved)
+        inserted = sum(int(part.attributes["cursor"]) for part in parts)
         buffers = []
-        for shard, shard_seed in enumerate(seeds):
-            buffer = _empty_like(parts, capacity, shard_seed, backend)
+        for shard in range(shards) if only is None else [only]:
+            buffer = _empty_like(parts, capacity, seeds[shard], backend, device)
+            sources = kept[shard::shards]
+            _skip_numbers(buffer, len(range(shard, inserted, shards)) - len(sources))
             buffer.open_epoch(epoch)
-            _fill(buffer, parts, kept[shard::shards])
+            _fill(buffer, parts, sources)
             buffers.append(buffer)
     return Redistributed(buffers, len(order) - len(kept))
 
@@ -118,8 +133,13 @@ def _check_no_frames(parts: list[Contents]) -> None:
         )
 
 
+def _skip_numbers(buffer: PrioritizedReplayBuffer, count: int) -> None:
+    """Have a new buffer begin with another number than 0: so many were added, and are gone."""
+    buffer._ids.next_number = buffer._floor = count
+
+
 def _empty_like(
-    parts: list[Contents], capacity: int, seed: SeedSequence, backend: str
+    parts: list[Contents], capacity: int, seed: SeedSequence, backend: str, device: int | None
 ) -> PrioritizedReplayBuffer:
     """Make a buffer that goes on with the beta of the first shard."""
     saved = parts[0].attributes
@@ -130,6 +150,7 @@ def _empty_like(
         beta=restored_beta(saved["beta"], int(saved["beta_samples"])),
         seed=seed,
         backend=backend,
+        device=device,
     )
     buffer._sampled = max(int(part.attributes["sampled"]) for part in parts)
     return buffer

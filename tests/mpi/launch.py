@@ -148,6 +148,18 @@ class Jobs:
         python = [sys.executable, "-m", "mpi4py", program, json.dumps(settings, default=str)]
         return self.command(1 + len(roles), python)
 
+    def start_shards(
+        self, shards: int, *roles: str, own: dict[int, dict[str, Any]] | None = None, **config: Any
+    ) -> Job:
+        """Start replay ranks with these settings, and some of their own; one client a role."""
+        settings = {"shards": shards, "roles": roles, "config": config, "own": own or {}}
+        program = str(PROGRAMS / "shards.py")
+        python = [sys.executable, "-m", "mpi4py", program, json.dumps(settings, default=str)]
+        return self.command(shards + len(roles), python)
+
+    def run_shards(self, shards: int, *roles: str, **config: Any) -> Job:
+        return self.start_shards(shards, *roles, **config).succeed()
+
     def run(self, *roles: str, **config: Any) -> Job:
         return self.start(*roles, **config).succeed()
 

@@ -12,6 +12,7 @@ from libsumtree import PrioritizedReplayBuffer
 
 sys.path.insert(0, str(Path(__file__).parent / "programs"))
 import content
+import sharding  # noqa: F401
 
 RECORD, SIZES, batch, held = content.RECORD, content.SIZES, content.batch, content.held
 Arrays = dict[str, np.ndarray[Any, Any]]

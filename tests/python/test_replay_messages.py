@@ -31,6 +31,8 @@ BODIES: dict[Kind, int] = {
     Kind.DRAW: 8 + 8 * 3,
     Kind.DRAWN: STATUS_SIZE + 24 * 3,
     Kind.UPDATE: 16 * 3,
+    Kind.DRAW: 8 + 8 * 3,
+    Kind.DRAWN: STATUS_SIZE + 24 * 3,
     Kind.UPDATED: STATUS_SIZE,
 }
 TEXTS = (

@@ -4,7 +4,7 @@ The format is written down in ``docs/checkpoint-format.md``. From the bottom up:
 HDF5 can hold), `block` (the first bytes of a file), `files` and `lock` (files that appear whole,
 one writer), `ledger` (the epochs that were opened), `writer`, `reader`, `chain` (full and
 incremental files), `state` (what the files of a chain say of a buffer), `retention` (what is
-needed) and `manifest` (the files of several shards).
+needed), `manifest` (the files of several shards) and `states` (what a folder holds of either).
 
 This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
 written or read.
@@ -17,6 +17,16 @@ from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
 from .lock import FolderLock
 from .manifest import Manifest, read_manifest, write_manifest
 from .reader import Checkpoint, StoredArray, bytes_told, check, read
+from .states import (
+    MANIFEST_SUFFIX,
+    files_of,
+    has_shards,
+    manifest_of,
+    next_serial,
+    numbered_states,
+    removable,
+    shard_folder,
+)
 from .storable import (
     escape_name,
     is_storable,
@@ -30,6 +40,7 @@ __all__ = [
     "COMPRESSIONS",
     "FORMAT",
     "LEDGER_NAME",
+    "MANIFEST_SUFFIX",
     "MAX_EPOCH",
     "Attribute",
     "Chain",
@@ -43,14 +54,21 @@ __all__ = [
     "check",
     "compression_filters",
     "escape_name",
+    "files_of",
+    "has_shards",
     "headers",
     "is_storable",
+    "manifest_of",
+    "next_serial",
+    "numbered_states",
     "open_epoch",
     "open_epoch_in",
     "read",
     "read_chain",
     "read_header",
     "read_manifest",
+    "removable",
+    "shard_folder",
     "storable_record",
     "unescape_name",
     "write",

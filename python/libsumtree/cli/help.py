@@ -24,7 +24,7 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "libsumtree bench",
         "libsumtree bench tree --table descents --rounds 20",
         "libsumtree bench peers --output results",
-        "libsumtree bench intake",
+        "libsumtree bench intake --actors 1 2 --records cartpole --rounds 3",
     ),
     ("checkpoint",): (
         "libsumtree checkpoint list checkpoints",

@@ -26,6 +26,8 @@ from .config import ReplayConfig
 from .learner import LearnerClient, ReplaySample
 from .limiter import RateLimit, RateLimiter
 from .server import ReplayRank, ReplaySummary
+from .sharded_actor import ShardedActor
+from .sharded_learner import ShardedLearner
 from .signals import StopFlag, install_signal_flag
 from .status import ReplayStatus
 from .world import check_world
@@ -41,6 +43,8 @@ __all__ = [
     "ReplaySample",
     "ReplayStatus",
     "ReplaySummary",
+    "ShardedActor",
+    "ShardedLearner",
     "StopFlag",
     "check_world",
     "install_signal_flag",

@@ -8,72 +8,17 @@ import re
 import secrets
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
 from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
 from ..snapshot import Base, Snapshot
-from .archive import State
 from .console import say
+from .restored import Place, Progress, Restored, contents_of, read_file, read_state
 
 _TEMPORARY = re.compile(r"\.replay-\d{12}\.h5\..*\.tmp")
-_LEARNER = "learner/"
-_SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
-_RATE_LIMIT = "replay_rate_limit"
-_STREAMS = "replay_streams"
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a checkpoint of a replay rank holds besides the buffer.
-
-    Attributes
-    ----------
-    sampled, stale : int
-        Transitions ever drawn, and updates ever skipped.
-    surplus : float, optional
-        Of the rate limiter; None if there was no pacing.
-    learner : dict of str to ndarray, optional
-        The learner state that came last; None if none ever did. Replaced, never written to.
-    rate_limit : str, optional
-        What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
-    streams : dict of int to int
-        How many doubles each learner has taken from its stream, see `streams.Streams`.
-    """
-
-    sampled: int = 0
-    stale: int = 0
-    surplus: float | None = None
-    learner: State | None = None
-    rate_limit: str | None = None
-    streams: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Restored:
-    """A buffer with what else its checkpoint held.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-    buffer : PrioritizedReplayBuffer
-    saved_capacity, saved_size : int
-        Of the buffer that was saved.
-    progress : Progress
-    """
-
-    path: Path
-    buffer: PrioritizedReplayBuffer
-    saved_capacity: int
-    saved_size: int
-    progress: Progress = field(default_factory=Progress)
 
 
 class Saving:
@@ -178,6 +123,10 @@ class CheckpointFolder:
         """Return serial and path of each file, the newest first."""
         return retention.numbered_files(self.folder)
 
+    def states(self) -> list[tuple[int, Path]]:
+        """Return serial and path of each file and of each manifest, the newest first."""
+        return checkpoint.numbered_states(self.folder)
+
     def spare_existing(self) -> None:
         """Leave alone what is in the folder now, whatever `keep` says."""
         self._oldest = self._next_serial()
@@ -196,8 +145,10 @@ class CheckpointFolder:
             If a file cannot be read for another reason, such as a newer format.
         """
         damaged = []
-        for _, path in self.files():
+        for _, path in self.states():
             try:
+                if path.suffix == checkpoint.MANIFEST_SUFFIX and capacity is not None:
+                    return read_state(path, backend, capacity, Place(folder=self.folder))
                 return read_file(path, backend, capacity)
             except CheckpointCorruptError as error:
                 say(f"passing over a damaged checkpoint, {path.name}: {error}")
@@ -226,7 +177,7 @@ class CheckpointFolder:
                 f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
             ) from error
         snapshot = buffer.snapshot(self._usable_base())
-        attributes, datasets = _contents(progress)
+        attributes, datasets = contents_of(progress)
 
         def write() -> Base:
             base = snapshot.write(path, attributes, datasets, self._compression)
@@ -266,12 +217,14 @@ class CheckpointFolder:
 
     def _remove_old(self) -> None:
         with contextlib.suppress(OSError):
-            for old in retention.removable(self.folder, self._keep, self._oldest):
+            shared = checkpoint.has_shards(self.folder)
+            removable = checkpoint.removable if shared else retention.removable
+            for old in removable(self.folder, self._keep, self._oldest):
                 with contextlib.suppress(OSError):  # the others can go all the same
                     old.unlink()
 
     def _next_serial(self) -> int:
-        return max((serial for serial, _ in self.files()), default=0) + 1
+        return checkpoint.next_serial(self.folder)
 
     def _remove_leftovers(self) -> None:
         """Remove the temporaries of killed writers; this process is the folder's only writer."""
@@ -284,79 +237,3 @@ def _try_to_write(folder: Path) -> None:
     trial = folder / f".replay-trial.{os.getpid()}.{secrets.token_hex(4)}"
     trial.write_bytes(b"\0" * 512)
     trial.unlink()
-
-
-def _contents(
-    progress: Progress,
-) -> tuple[dict[str, checkpoint.Attribute], dict[str, list[NDArray[Any]]]]:
-    """Return what a file holds besides the buffer."""
-    attributes: dict[str, checkpoint.Attribute] = {
-        _SAMPLED: progress.sampled,
-        _STALE: progress.stale,
-    }
-    if progress.surplus is not None:
-        attributes[_SURPLUS] = progress.surplus
-    if progress.rate_limit is not None:
-        attributes[_RATE_LIMIT] = progress.rate_limit
-    if progress.streams:
-        attributes[_STREAMS] = np.array(sorted(progress.streams.items()), np.int64)
-    learner = {
-        _LEARNER + "/".join(map(checkpoint.escape_name, name.split("/"))): [array]
-        for name, array in (progress.learner or {}).items()
-    }
-    return attributes, learner
-
-
-def read_file(
-    path: Path, backend: str, capacity: int | None = None, folder: Path | None = None
-) -> Restored:
-    """Read the checkpoint of a replay rank, or of a buffer alone, and open a new epoch of ids.
-
-    The epoch is new in the folder of the checkpoint, and in that where the next ones will stand.
-
-    Raises
-    ------
-    CheckpointError
-        See `PrioritizedReplayBuffer.load`.
-    """
-    with checkpoint.read_chain(path) as chain:
-        saved = chain.newest.attributes
-        progress = _progress(path, saved, learner_state(chain.newest))
-        buffer = PrioritizedReplayBuffer.from_checkpoint(chain, backend, capacity)
-        sizes = int(saved["capacity"]), int(saved["size"])
-    paths = [path] if folder is None else [path, folder / path.name]
-    buffer.open_epoch(checkpoint.open_epoch_in(paths, buffer.epoch))
-    return Restored(path, buffer, *sizes, progress)
-
-
-def learner_state(stored: checkpoint.Checkpoint) -> State:
-    """Return the learner state of a file, empty if it has none."""
-    return {
-        "/".join(map(checkpoint.unescape_name, name.split("/")[1:])): array.read()
-        for name, array in stored.datasets.items()
-        if name.startswith(_LEARNER)
-    }
-
-
-def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: State) -> Progress:
-    """Return what a replay rank noted beside the buffer; nothing in a file that none wrote."""
-    sampled, stale = attributes.get(_SAMPLED, 0), attributes.get(_STALE, 0)
-    surplus = attributes.get(_SURPLUS)
-    if type(sampled) is not int or type(stale) is not int:
-        raise CheckpointCorruptError(
-            f"checkpoint {path}: {_SAMPLED} is {sampled!r} and {_STALE} is {stale!r}"
-        )
-    if surplus is not None and type(surplus) is not float:
-        raise CheckpointCorruptError(f"checkpoint {path}: {_SURPLUS} is {surplus!r}")
-    limit = attributes.get(_RATE_LIMIT)
-    if limit is not None and type(limit) is not str:
-        raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
-    streams = _streams(path, attributes)
-    return Progress(sampled, stale, surplus, learner or None, limit, streams)
-
-
-def _streams(path: Path, attributes: dict[str, checkpoint.Attribute]) -> dict[int, int]:
-    table = np.asarray(attributes.get(_STREAMS, np.zeros((0, 2), np.int64)))
-    if table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != 2 or (table[:, 1] < 0).any():
-        raise CheckpointCorruptError(f"checkpoint {path}: {_STREAMS} is {table!r}")
-    return {int(learner): int(position) for learner, position in table}

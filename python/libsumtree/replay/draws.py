@@ -18,7 +18,7 @@ from ..arguments import Doubles
 from ..buffer import Sample
 from ..errors import EmptyTreeError
 from .intake import as_bytes
-from .messages import Code, Kind, Message
+from .messages import INLINE_LIMIT, Code, Flag, Kind, Message
 from .peers import Peer, Peers, RefusedError
 from .routing import find_rests, fit_targets, fractions_of, targets_of, weights_of
 
@@ -105,13 +105,18 @@ def answer(peers: Peers, peer: Peer, request: Message) -> None:
     peers.counters.requests += 1
     peers.counters.sampled += len(indices)
     peers.limiter.sampled(share)
-    transitions = as_bytes(taken.transitions) if len(indices) else None
+    transitions = as_bytes(taken.transitions)
+    inline = transitions.nbytes <= INLINE_LIMIT
     reply = request.answer(
         Kind.DRAWN,
         count=len(indices),
         itemsize=buffer.sample_dtype.itemsize,
-        payload=0 if transitions is None else transitions.nbytes,
+        payload=transitions.nbytes,
         real=beta,
+        flags=Flag.INLINE if inline else Flag.NONE,
     )
     body = (peers.status().pack(), taken.ids, indices, taken.masses)
-    peers.send(peer, reply, *body, payload=transitions)
+    if inline:
+        peers.send(peer, reply, *body, transitions)
+    else:
+        peers.send(peer, reply, *body, payload=transitions)

@@ -255,10 +255,13 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
     Kind.ADD: lambda m: _inline(m) + (0 if m.flags & Flag.DEFAULT else 8 * m.count),
     Kind.REPLY: lambda m: _inline(m) + STATUS_SIZE + 24 * m.count,
     Kind.DRAW: lambda m: 8 + 8 * m.count,
-    Kind.DRAWN: lambda m: STATUS_SIZE + 24 * m.count,
+    Kind.DRAWN: lambda m: _inline(m) + STATUS_SIZE + 24 * m.count,
     Kind.UPDATE: lambda m: 16 * m.count,
     Kind.UPDATED: lambda m: STATUS_SIZE,
 }
+
+
+_WITH_TRANSITIONS = (Kind.ADD, Kind.REPLY, Kind.DRAWN)
 
 
 def control_limit(max_batch: int) -> int:
@@ -314,7 +317,7 @@ def decode(data: Bytes, source: int) -> Message:
 
 def _check_length(message: Message) -> None:
     inline = message.flags & Flag.INLINE
-    if inline and message.kind is not Kind.ADD and message.kind is not Kind.REPLY:
+    if inline and message.kind not in _WITH_TRANSITIONS:
         raise ProtocolError(f"{message.kind.name} with transitions in its body")
     most = INLINE_LIMIT if inline else MESSAGE_LIMIT
     if message.count < 0 or not 0 <= message.payload <= most:

@@ -10,7 +10,6 @@ from numpy.random import SeedSequence
 
 from ..buffer import PrioritizedReplayBuffer
 from .channel import Channel
-from .checkpoints import Progress
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
@@ -22,6 +21,7 @@ from .messages import (
     Kind,
     Message,
 )
+from .restored import Progress
 from .status import ReplayStatus
 from .streams import ALONE, Stream, Streams, position_of
 

@@ -13,21 +13,20 @@ import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
 from ..errors import (
-    ArgumentError,
-    CheckpointCorruptError,
     CheckpointError,
-    CheckpointMismatchError,
     WorldError,
 )
-from ..records import dtype_to_text
 from .channel import MPI, Backoff, Channel, wait_turns
-from .checkpoints import CheckpointFolder, Progress, Restored, Saving, read_file
+from .checkpoints import Saving
 from .config import ReplayConfig
 from .console import say
-from .limiter import RateLimiter
 from .observer import Observer
 from .peers import Peers
+from .restored import Progress, Restored
+from .restoring import make_limiter, restore
 from .service import Service
+from .shard_folders import Round, finish, open_folders
+from .shards import join
 from .signals import StopFlag, install_signal_flag
 
 _STATE_SECONDS = 5.0
@@ -51,12 +50,16 @@ class ReplaySummary:
         Transitions taken from each rank.
     rejected : mapping of int to int
         Messages refused from each rank.
+    stale_of : mapping of int to int
+        Updates of each rank that were skipped since the start.
+    shard, shards : int
+        Which replay rank of how many this is; the other numbers are this one's.
     checkpoints : int
         Files written.
     checkpoint_failures : int
         Files that could not be written.
     last_checkpoint : pathlib.Path, optional
-        The newest file of this service.
+        The newest file of this service; of several shards, the newest manifest in shard 0.
     restored_from : pathlib.Path, optional
         The file that it went on from.
     saved : bool
@@ -79,6 +82,9 @@ class ReplaySummary:
     restored_from: Path | None = None
     saved: bool = True
     silent: tuple[int, ...] = ()
+    stale_of: Mapping[int, int] = field(default_factory=dict)
+    shard: int = 0
+    shards: int = 1
 
 
 class ReplayRank:
@@ -116,23 +122,15 @@ class ReplayRank:
                 "a replay rank alone in its world has no clients: "
                 "start at least 2 ranks, as in `mpiexec -n 2 ...`"
             )
-        self._config = config
-        self._clients = comm.Get_size() - 1 if config.clients is None else config.clients
-        self._folder = None
-        if config.checkpoint_dir is not None:
-            self._folder = CheckpointFolder(
-                config.checkpoint_dir, config.keep, config.full_every, config.compression
-            )
-        restored = self._restore()
-        progress = Progress() if restored is None else restored.progress
-        limiter = self._make_limiter(restored)
+        self._clients = (
+            comm.Get_size() - config.shards if config.clients is None else config.clients
+        )
+        self._shards = join(comm, config)
+        self._config = config = config.of_shard(self._shards.shard)
+        self._folder = open_folders(config, self._shards)
+        restored = restore(config, self._folder, self._shards)
         self._restored_from = None if restored is None else restored.path
-        channel = Channel(comm, config.max_batch, receive=config.receive)
-        self._peers = Peers(channel, config, limiter, progress)
-        if restored is not None:
-            self._peers.buffer = restored.buffer
-        elif config.dtype is not None:
-            self._peers.buffer = self._make_buffer(config.dtype)
+        self._peers = self._shards.together(lambda: self._make_peers(comm, restored))
         self._service = Service(self._peers, self._make_buffer)
         self._written = self._marks()
         self._written_at: float | None = None
@@ -141,7 +139,8 @@ class ReplayRank:
         self._last: Path | None = None
         self._due = 0.0
         self._asked_for_state = False
-        self._saving: Saving | None = None
+        self._saving: Saving | Round | None = None
+        self._saved_all = False
         self._saving_marks: tuple[int, ...] = ()
         self._saving_for: object = None
         self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
@@ -178,6 +177,7 @@ class ReplayRank:
         while not self._wants_to_end(flag):
             busy = self._service.turn()
             self._tend_checkpoints()
+            busy = self._tend_shards() or busy
             self._observer.turn()
             backoff.turn(busy)
 
@@ -187,11 +187,14 @@ class ReplayRank:
             peers.stop_reason = f"{flag.name} came"
         elif self._all_left():
             peers.stop_reason = peers.stop_reason or "all clients left"
+        elif self._shards.stop_reason:
+            peers.stop_reason = peers.stop_reason or self._shards.stop_reason
         return bool(peers.stop_reason)
 
     def _end(self) -> tuple[int, ...]:
         """Take what is in flight until every client has left; return the ranks that did not."""
         say(f"ending, for {self._peers.stop_reason}")
+        self._shards.tell_stop(self._peers.stop_reason)
         urgent = time.monotonic() + (
             _STATE_PATIENCE_SECONDS if self._service.has_learner() else 0.0
         )
@@ -202,6 +205,7 @@ class ReplayRank:
         while not self._all_left() and time.monotonic() < deadline:
             busy = self._service.turn()
             self._tend_saving()
+            busy = self._tend_shards() or busy
             self._observer.turn()
             if time.monotonic() >= urgent and self._saving is None:
                 self._begin_if_changed()
@@ -215,12 +219,37 @@ class ReplayRank:
             ranks = ", ".join(map(str, silent))
             say(f"the clients on ranks {ranks} did not leave within {self._config.grace:g} s")
         self._finish_saving()
+        self._settle_shards()
         self._begin_if_changed()
         self._finish_saving()
+        self._saved_all = self._shards.end(self._folder is None or self._marks() == self._written)
         for _ in wait_turns(_LAST_SENDS_SECONDS):
             if not self._peers.channel.reap():
                 break
         return silent
+
+    def _settle_shards(self) -> None:
+        """Wait until no client changes any shard; a further shard, until all is written."""
+        self._shards.tell_quiet()
+        backoff = Backoff(self._config.idle_sleep)
+        while not self._shards.settled:
+            busy = self._tend_shards()
+            self._finish_saving()
+            if self._shards.leads and self._marks() != self._saving_marks:
+                self._begin_if_changed()  # another shard may wait for it to let its actors go
+            backoff.turn(busy)
+
+    def _tend_shards(self) -> bool:
+        """Do what other shards ask for, and tell them of changes; return whether they asked."""
+        shards = self._shards
+        busy = shards.turn()
+        if shards.leads or self._folder is None or self._saving is not None:
+            return busy
+        if shards.save_asked is not None:
+            self._begin_saving()
+        elif self._marks() != self._written:
+            shards.note_changed()
+        return busy
 
     @property
     def _tries(self) -> int:
@@ -250,13 +279,16 @@ class ReplayRank:
             inserted=status.inserted,
             sampled=status.sampled,
             stale=status.stale,
+            stale_of=dict(peers.counters.stale_of),
+            shard=self._shards.shard,
+            shards=self._shards.shards,
             added=dict(peers.added),
             rejected=dict(peers.rejected),
             checkpoints=self._checkpoints,
             checkpoint_failures=self._failures,
             last_checkpoint=self._last,
             restored_from=self._restored_from,
-            saved=self._folder is None or self._marks() == self._written,
+            saved=self._saved_all,
             silent=silent,
         )
 
@@ -284,7 +316,8 @@ class ReplayRank:
             self._begin_saving()
 
     def _begin_if_changed(self) -> None:
-        if self._folder is not None and self._marks() != self._written:
+        leads = self._folder is not None and self._shards.leads
+        if leads and self._marks() != self._written:
             self._begin_saving()
 
     def _begin_saving(self) -> None:
@@ -308,7 +341,7 @@ class ReplayRank:
         assert self._folder is not None
         saving, self._saving = self._saving, None
         try:
-            self._last = self._folder.finish(saving)
+            self._last = finish(self._folder, saving)
         except CheckpointError as error:
             self._saved(str(error))
         else:
@@ -343,6 +376,7 @@ class ReplayRank:
             service.updates,
             service.states,
             changes,
+            self._shards.changes,
         )
 
     def _checkpoint_facts(self) -> dict[str, Any]:
@@ -364,88 +398,19 @@ class ReplayRank:
             dtype,
             config.alpha,
             beta=config.beta,
-            seed=config.seed,
+            seed=self._shards.seed(config),
             backend=config.backend,
+            device=self._shards.device(config),
         )
 
-    def _make_limiter(self, restored: Restored | None) -> RateLimiter:
-        """Make the rate limiter; what a learner changed before a restart holds on, if it can."""
+    def _make_peers(self, comm: MPI.Intracomm, restored: Restored | None) -> Peers:
         config = self._config
-        asked = config.min_size_to_sample, config.samples_per_insert, config.error_buffer
-        if restored is None:
-            return RateLimiter(*asked)
-        inserted, progress = restored.buffer.inserted, restored.progress
-        limiter = RateLimiter(*asked, inserted, progress.surplus)
-        if progress.rate_limit is None:
-            return limiter
-        saved = progress.rate_limit, inserted, progress.surplus, config.capacity
-        try:
-            kept = limiter.go_on(*saved)
-        except ArgumentError as error:
-            raise CheckpointCorruptError(f"checkpoint {restored.path}: {error}") from None
-        say(
-            f"rate limit: as a learner has set it, {limiter.limit.to_json()}"
-            if kept
-            else "rate limit: what is asked for wins over what a learner had set, for it differs "
-            "from what was asked for then, or the capacity is too small"
-        )
-        return limiter
-
-    def _restore(self) -> Restored | None:
-        config, folder = self._config, self._folder
-        if config.resume == "never":
-            if folder is not None:
-                folder.spare_existing()
-            return None
-        if config.resume == "auto":
-            restored = None if folder is None else folder.newest(config.backend, config.capacity)
-        else:
-            own = None if folder is None else folder.folder
-            restored = read_file(Path(config.resume), config.backend, config.capacity, own)
+        progress = Progress() if restored is None else restored.progress
+        channel, limiter = Channel(comm, config.max_batch, receive=config.receive), make_limiter(config, restored)
+        peers = Peers(channel, config, limiter, progress)
+        peers.shard, peers.shards = self._shards.shard, self._shards.shards
         if restored is not None:
-            self._check_restored(restored)
-            size, path = len(restored.buffer), restored.path
-            say(f"going on from {path}: {size} transitions, epoch {restored.buffer.epoch}")
-        return restored
-
-    def _check_restored(self, restored: Restored) -> None:
-        """Refuse another record dtype; say what else differs from what is asked for, and wins."""
-        config, dtype = self._config, restored.buffer.dtype
-        if config.dtype is not None and config.dtype != dtype:
-            raise CheckpointMismatchError(
-                f"checkpoint {restored.path} has dtype {dtype_to_text(dtype)} where "
-                f"{dtype_to_text(config.dtype)} is asked for: give the same dtype, another folder, "
-                "or resume 'never'"
-            )
-        for line in differences(config, restored):
-            say(line)
-
-
-def differences(config: ReplayConfig, restored: Restored) -> list[str]:
-    """Say in what a checkpoint differs from the settings, one line each, and which of them wins."""
-    buffer = restored.buffer
-    lines = []
-    if restored.saved_capacity != config.capacity:
-        dropped = restored.saved_size - len(buffer)
-        lines.append(
-            f"capacity: {restored.saved_capacity} stored, {config.capacity} asked for; what is "
-            f"asked for wins, {f'and the oldest {dropped}' if dropped else 'and no'} transitions "
-            "are dropped"
-        )
-    if buffer.alpha != config.alpha:
-        lines.append(
-            f"alpha: {buffer.alpha} stored, {config.alpha} asked for; what is stored wins, for the "
-            "masses are priority ** alpha"
-        )
-    if buffer.beta_schedule != config.beta:
-        lines.append(
-            f"beta: {buffer.beta_schedule} stored, {config.beta} asked for; what is stored wins, "
-            "for the schedule goes on"
-        )
-    entropy = buffer.tree.seed.entropy
-    if config.seed is not None and config.seed != entropy:
-        lines.append(
-            f"seed: {entropy} stored, {config.seed} asked for; what is stored wins, for the draws "
-            "go on"
-        )
-    return lines
+            peers.buffer = restored.buffer
+        elif config.dtype is not None:
+            peers.buffer = self._make_buffer(config.dtype)
+        return peers

@@ -16,7 +16,7 @@ from .channel import MPI
 from .client import error_of
 from .draws import body_of
 from .learner import LearnerClient
-from .messages import Bytes, Code, Kind, Message
+from .messages import Bytes, Code, Flag, Kind, Message
 from .routing import Routing, parts_of, targets_of
 from .sharded import misfit
 from .status import STATUS_SIZE
@@ -121,11 +121,13 @@ class ShardLearner(LearnerClient):
                 self._parts[message.sequence] = error_of(message)
             return
         n = message.count
+        if message.flags & Flag.INLINE:
+            rows = message.inline()
         if len(rows) != n * self._sample_dtype.itemsize:
             raise ProtocolError(f"{n} samples of {len(rows)} bytes came")
         self._note_status(message)
         if wanted:
-            columns = message.body[STATUS_SIZE:].reshape(3, 8 * n)
+            columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
             self._parts[message.sequence] = Part(
                 columns[0].view("<i8"),
                 columns[1].view("<i8"),
@@ -197,6 +199,7 @@ class Draw:
     done: bool = False
     error: SumTreeError | None = None
     _asked: dict[int, int] = field(default_factory=dict)
+    _urged: bool = False
     _places: dict[int, npt.NDArray[np.intp]] = field(default_factory=dict)
 
     def missing(self) -> list[int]:
@@ -206,12 +209,22 @@ class Draw:
     # ---- before there is anything to draw from ----
 
     def look(self, clients: list[ShardLearner], position: int) -> bool:
-        """Ask every shard for its total, unless that was done; tell whether all have answered."""
+        """Ask every shard for its total, unless that was done; tell whether all have answered.
+
+        The first shard that has something to draw from answers; the others are asked once more
+        then, which they take as a word to answer as they are.
+        """
         if not self._asked:
+            self._urged = False
             for shard, client in enumerate(clients):
                 self._asked[shard] = client.send_draw(np.zeros(0), 0, position)
         self._stop_if_refused(clients)
-        return self.done or all(clients[s].answered(n) for s, n in self._asked.items())
+        late = [shard for shard, n in self._asked.items() if not clients[shard].answered(n)]
+        if len(late) < len(self._asked) and not self._urged:
+            self._urged = True
+            for shard in late:
+                clients[shard].take(clients[shard].send_draw(np.zeros(0), 0, position))
+        return self.done or not late
 
     def forget(self, clients: list[ShardLearner]) -> None:
         """Ask no more: answers that are still to come count for their totals alone."""

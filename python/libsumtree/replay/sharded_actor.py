@@ -31,13 +31,14 @@ class ShardActor(ActorClient):
         self._place = shards, shard
         super().__init__(comm, dtype, shard, timeout)
         status = self._agreed.status
-        self._told, self._under_way = status.inserted, 0
+        self._told = status.inserted
+        self._counts: dict[int, int] = {}
         self.largest = status.max
 
     @property
     def inserted(self) -> int:
         """Transitions in the shard, and on their way to it."""
-        return self._told + self._under_way
+        return self._told + sum(self._counts.values())
 
     def has_credit(self) -> bool:
         """Whether a batch can be sent without waiting."""
@@ -49,19 +50,19 @@ class ShardActor(ActorClient):
         """Do as `add` does, where `elsewhere` is the largest mass in other shards."""
         self._elsewhere = elsewhere
         self.add(transitions, priorities)
-        self._under_way += len(transitions)
+        if len(transitions):
+            self._counts[next(reversed(self._inflight))] = len(transitions)
 
     def _misfit(self, terms: Terms) -> str:
         return misfit(terms, *self._place)
 
     def _handle(self, message: Message, payload: Bytes) -> None:
-        told = message.kind is Kind.ACK and message.code is Code.OK
-        if told and message.sequence in self._inflight:
+        if message.kind is Kind.ACK and message.code is Code.OK:
             self._told, self.largest = message.value, message.real
         super()._handle(message, payload)
 
     def _release(self, sequence: int) -> None:
-        self._under_way -= self._inflight[sequence][0]
+        self._counts.pop(sequence, None)
         super()._release(sequence)
 
 

@@ -41,11 +41,11 @@ class Terms:
     max_batch: int
     most_rows: int
     checkpoints: bool
-    shards: int
-    shard: int
-    seed: str
-    position: int
-    status: ReplayStatus
+    shards: int = 1
+    shard: int = 0
+    seed: str = ""
+    position: int = 0
+    status: ReplayStatus = ReplayStatus()
 
     def to_json(self) -> str:
         """Return the terms as text."""

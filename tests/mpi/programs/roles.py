@@ -96,6 +96,12 @@ def adds_large(comm: Comm, clients: Comm) -> None:
             actor.add(*batch(seed, 20_000))
 
 
+def adds_large_and_stops(comm: Comm, clients: Comm) -> None:
+    adds_large(comm, clients)
+    with LearnerClient(comm, RECORD) as learner:
+        learner.stop()
+
+
 def never_comes(comm: Comm, clients: Comm) -> None:
     """A rank that is no client: it outlives the replay rank's grace."""
     while not Path("summary.json").exists():

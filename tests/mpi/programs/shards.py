@@ -1,0 +1,48 @@
+"""A job with several replay ranks: ranks 0 .. shards - 1 serve, the others play the roles given."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import content
+import numpy as np
+import sharding
+from mpi4py import MPI
+
+from libsumtree.replay import ReplayConfig, ReplayRank
+
+
+def main() -> None:
+    settings = json.loads(sys.argv[1])
+    comm = MPI.COMM_WORLD
+    rank, shards = comm.Get_rank(), settings["shards"]
+    note(f"pid.{rank}", str(os.getpid()))
+    clients = comm.Split(min(rank // shards, 1))
+    if rank < shards:
+        serve(comm, shards, {**settings["config"], **settings["own"].get(str(rank), {})})
+    else:
+        getattr(sharding, settings["roles"][rank - shards])(comm, clients, shards)
+
+
+def serve(comm: MPI.Intracomm, shards: int, config: dict[str, Any]) -> None:
+    config.setdefault("dtype", content.RECORD)
+    rank = ReplayRank(comm, ReplayConfig(shards=shards, **config))
+    note(f"ready.{comm.Get_rank()}", "")
+    summary = rank.run()
+    values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
+    note(f"summary.{comm.Get_rank()}.json", json.dumps(values, default=str))
+    np.savez(f"buffer.{comm.Get_rank()}.npz", **content.held(rank.buffer))
+
+
+def note(name: str, text: str) -> None:
+    """Write a file that is whole as soon as it is there."""
+    temporary = Path(f"{name}.tmp.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.rename(name)
+
+
+main()
