@@ -156,7 +156,7 @@ class PrioritizedReplayBuffer(SavedRing):
             self._check_no_intake()
             if append_whole(self, count, rows, masses, elsewhere):
                 return
-            records: Records = rows.view(self._dtype) if are_bytes else rows
+            records: Any = rows.view(self._dtype) if are_bytes else rows
             if self._layout is not None:
                 check_runs(records["age"], records["ahead"], self._layout.stack, whole=True)
             try:

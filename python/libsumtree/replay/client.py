@@ -195,9 +195,7 @@ class ReplayClient:
         """Take an answer of the kinds that only this kind of client gets, and its payload."""
         raise ProtocolError(f"the replay rank sent {message.kind.name}, which nothing asked for")
 
-    def _send(
-        self, message: Message, *body: Any, payload: Bytes | None = None
-    ) -> Outgoing | None:
+    def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Outgoing | None:
         if self._gone:
             raise ReplayError("this client is closed")
         name = _TIMED.get(message.kind)

@@ -241,7 +241,9 @@ class StagedReceiver:
 
     def holds(self, source: int) -> bool:
         """Whether a control message may be there, see `Receiver`: the ring tells no source."""
-        posted = (r for i, r in enumerate(self._requests) if not (self._borrowed and i == self._head))
+        posted = (
+            r for i, r in enumerate(self._requests) if not (self._borrowed and i == self._head)
+        )
         return any(request.Get_status() for request in posted)
 
     def probe(self, source: int) -> Probe | None:
