@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from .arguments import Doubles, Indices, as_count, as_doubles, check_same_shape, place
 from .errors import ArgumentError, StaleIdError
 from .frames import check_runs
-from .intake import Intake
+from .intake import Intake, append_whole
 from .persistence import SavedRing
-from .ring import Records, as_records, take_rows
+from .ring import Records, RowBytes, as_records, take_rows
 from .tree import masses_of
 
 
@@ -126,38 +126,43 @@ class PrioritizedReplayBuffer(SavedRing):
             masses = None
             if priorities is not None:
                 masses = self.check_priorities(priorities, rows.shape)
-            ids = self.append(rows.ravel(), masses)
+            flat = masses if masses is None or masses.ndim == 0 else masses.ravel()
+            self.append(rows.ravel(), flat)
+            ids = self._ids.latest(rows.size)
         return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
 
-    def append(self, rows: Records, masses: Doubles | None, elsewhere: float = 0.0) -> Indices:
-        """Do as `add` does, with what was checked before.
+    def append(
+        self, rows: Records | RowBytes, masses: Doubles | None, elsewhere: float = 0.0
+    ) -> None:
+        """Do as `add` does, with what was checked before; the ids are not given.
 
         Parameters
         ----------
-        rows : structured ndarray, shape (n,)
-            Of the buffer's dtype.
+        rows : structured ndarray, shape (n,), or ndarray of uint8, shape (n * dtype.itemsize,)
+            Records with the buffer's fields, or the memory of records of its very dtype.
         masses : ndarray of float64, shape (n,) or without axes, or None
             What `check_priorities` returned; None as in `add`.
         elsewhere : float
             As in `begin_add`.
-
-        Returns
-        -------
-        ndarray of int64, shape (n,)
 
         Raises
         ------
         ArgumentError, IdsExhaustedError
             As `add`; nothing is added.
         """
+        are_bytes = rows.dtype.names is None
+        count = len(rows) // self._dtype.itemsize if are_bytes else len(rows)
         with self._lock:
             self._check_no_intake()
+            if append_whole(self, count, rows, masses, elsewhere):
+                return
+            records: Any = rows.view(self._dtype) if are_bytes else rows
             if self._layout is not None:
-                check_runs(rows["age"], rows["ahead"], self._layout.stack, whole=True)
+                check_runs(records["age"], records["ahead"], self._layout.stack, whole=True)
             try:
-                intake = self.begin_add(len(rows), elsewhere)
-                intake.fill(rows)
-                return intake.publish(masses)
+                intake = self.begin_add(count, elsewhere)
+                intake.fill(records)
+                intake.publish(masses)
             finally:
                 if self._intake is not None:
                     self._intake.abandon()

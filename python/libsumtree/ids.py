@@ -82,8 +82,12 @@ class Ids:
 
     def issue(self, count: int) -> Indices:
         """Issue the next `count` ids; `check_room` holds."""
-        first = self.next_id
         self.next_number += count
+        return self.latest(count)
+
+    def latest(self, count: int) -> Indices:
+        """Give the `count` ids that were issued last, all of them in this epoch."""
+        first = (self.epoch << NUMBER_BITS) + self.next_number - count
         if count <= len(_STEPS):
             return first + _STEPS[:count]
         return np.arange(first, first + count, dtype=np.int64)

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 from .arguments import Doubles, Indices
 from .errors import ArgumentError, ShapeError
 from .frames import check_runs
-from .ring import Records, Ring, ring_slices
+from .ring import Records, Ring, RowBytes, ring_slices
 
-# An array is taken as it is; a number is first made one.
-_ZEROS = np.zeros(512)
+_EMPTY = np.array(0.0)
 
 
 class Intake:
@@ -48,8 +47,7 @@ class Intake:
         """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
         buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
         for slots in self._slots:
-            count = slots.stop - slots.start
-            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0
+            buffer._tree._set_range(slots.start, slots.stop - slots.start, _EMPTY)
 
     def fill(self, transitions: Records) -> None:
         """Copy `count` records, oldest first, to their places."""
@@ -134,3 +132,52 @@ class Intake:
             self.segments = []
             buffer._intake = None
             yield buffer
+
+
+def append_whole(
+    ring: Ring,
+    count: int,
+    rows: Records | RowBytes,
+    masses: Doubles | None,
+    elsewhere: float,
+) -> bool:
+    """Do all at once what an `Intake` does, if the ring has the slots in one piece.
+
+    As there, whatever exception strikes: a slot is empty before its record is written, and has a
+    mass only after its id was issued. The lock of the ring is held, and no intake is open.
+
+    Returns
+    -------
+    bool
+        False if an `Intake` has to do it; nothing has changed then.
+    """
+    ids, tree, capacity = ring._ids, ring._tree, ring._capacity
+    first = ids.next_number
+    slot = first % capacity
+    if not 0 < count <= capacity - slot or ring._layout is not None:
+        return False
+    if masses is None:
+        masses = np.array(max(tree.max, elsewhere) or 1.0)
+    ids.check_room(count)
+    if ring._snapshots:
+        ring._spare_snapshots(count)
+    ring._floor = max(ring._floor, min(first + count - capacity, first))
+    try:
+        tree._set_range(slot, count, _EMPTY)
+        _write(ring, slot, count, rows)
+        ids.next_number = first + count
+        tree._set_range(slot, count, masses)
+    except BaseException:
+        if ids.next_number == first:
+            tree._set_range(slot, count, _EMPTY)
+            ring._storage[slot : slot + count].view(np.uint8)[...] = 0
+        raise
+    return True
+
+
+def _write(ring: Ring, slot: int, count: int, rows: Records | RowBytes) -> None:
+    if rows.dtype.names is None:
+        size = ring._dtype.itemsize
+        ring._bytes[slot * size : (slot + count) * size] = rows
+    else:
+        ring._storage[slot : slot + count] = rows

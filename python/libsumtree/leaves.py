@@ -314,6 +314,10 @@ class Tree(_core.Tree):
             return
         count = max(stop - start, 0)
         check_same_shape((count,), masses.shape, ("the slice", "masses"))
+        self._set_range(start, count, masses)
+
+    def _set_range(self, start: int, count: int, masses: Doubles) -> None:
+        """Set `count` leaves from `start` on; `masses` has shape (count,) or ()."""
         try:
             self._update_range(start, count, masses)
         except _core.Failure as failure:

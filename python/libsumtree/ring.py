@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .intake import Intake
 
 Records = NDArray[np.void]
+RowBytes = NDArray[np.uint8]
+"""The memory of contiguous records."""
 
 
 class Ring:
@@ -49,6 +51,8 @@ class Ring:
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
+        self._bytes = self._storage.view(np.uint8)
+        self._capacity = self._tree.capacity
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
@@ -62,7 +66,7 @@ class Ring:
     @property
     def capacity(self) -> int:
         """How many transitions it holds at most."""
-        return self._tree.capacity
+        return self._capacity
 
     @property
     def dtype(self) -> np.dtype[np.void]:

@@ -445,5 +445,14 @@ def masses_of(priorities: Doubles, alpha: float) -> Doubles:
     return masses
 
 
+def check_priorities(priorities: Doubles) -> None:
+    """Raise `PriorityError`, naming the first bad one, unless all are finite and >= 0."""
+    masses = np.empty(priorities.shape, dtype=np.float64)
+    try:  # priority ** 0, the cheapest power: no priority makes it too large
+        open_backend("cpu").masses(priorities, 0.0, masses)
+    except _core.Failure as failure:
+        raise_failure(failure, priorities=priorities)
+
+
 def _too_many(count: int) -> OutOfMemoryError:
     return OutOfMemoryError(f"n is {count}: the memory cannot hold so many draws")

@@ -125,7 +125,7 @@ def test_pacing_that_cannot_be_is_refused(arguments: tuple[Any, ...], text: str)
         ({"update_credits": True}, ArgumentTypeError, "update_credits is True"),
         ({"max_batch": 2**31}, ArgumentError, "max_batch is"),
         ({"clients": 0}, ArgumentError, "clients is 0"),
-        ({"idle_sleep": 0}, ArgumentError, "idle_sleep is 0"),
+        ({"idle_sleep": -0.1}, ArgumentError, "idle_sleep is -0.1"),
         ({"idle_sleep": 2.0}, ArgumentError, "idle_sleep is 2.0"),
         ({"grace": -1.0}, ArgumentError, "grace is -1.0"),
         ({"grace": "5"}, ArgumentTypeError, "grace is '5'"),

@@ -11,11 +11,13 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike, DTypeLike
 
 from ..arguments import as_doubles
-from ..errors import ArgumentTypeError, PriorityError, ShapeError
+from ..errors import ArgumentTypeError, ShapeError
 from ..frames import check_runs, layout_of
+from ..tree import check_priorities
 from .channel import MPI, Outgoing
-from .client import ReplayClient, refuse_longer
+from .client import IDLE_SLEEP, ReplayClient, refuse_longer
 from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message
+from .receiving import Receive
 
 _PUSH_SECONDS = 0.005
 
@@ -48,7 +50,7 @@ class ActorClient(ReplayClient):
 
     Parameters
     ----------
-    comm, dtype, replay_rank, timeout
+    comm, dtype, replay_rank, timeout, idle_sleep, receive
         See `ReplayClient`.
     """
 
@@ -62,11 +64,13 @@ class ActorClient(ReplayClient):
         dtype: DTypeLike,
         replay_rank: int = 0,
         timeout: float = 60.0,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         # Transitions, and the memory of large ones, by sequence, in order.
         self._inflight: dict[int, tuple[int, _Slot | None]] = {}
         self._slots: deque[_Slot] = deque()
-        super().__init__(comm, dtype, replay_rank, timeout)
+        super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
         self._layout = layout_of(self.dtype)
         self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
 
@@ -80,6 +84,7 @@ class ActorClient(ReplayClient):
         transitions: npt.NDArray[Any],
         priorities: ArrayLike | None = None,
         timeout: float | None = None,
+        copy: bool = True,
     ) -> None:
         """Send transitions; returns as soon as they are copied and on their way.
 
@@ -91,6 +96,9 @@ class ActorClient(ReplayClient):
             Finite, >= 0. None: the largest priority held, see `PrioritizedReplayBuffer.add`.
         timeout : float, optional
             Seconds to wait for a credit; the client's own if not given.
+        copy : bool
+            False: a large batch is sent from where it lies, if it is contiguous. It must not be
+            written to before it is acknowledged.
 
         Raises
         ------
@@ -135,19 +143,25 @@ class ActorClient(ReplayClient):
             self._send(message, *body, np.ascontiguousarray(rows).view(np.uint8))
             self._inflight[message.sequence] = len(rows), None
         else:
-            self._inflight[message.sequence] = len(rows), self._send_large(message, body, rows)
+            borrow = not copy and rows.flags.c_contiguous
+            slot = self._send_large(message, body, rows, borrow)
+            self._inflight[message.sequence] = len(rows), slot
 
-    def _send_large(self, message: Message, body: Any, rows: npt.NDArray[Any]) -> _Slot:
+    def _send_large(
+        self, message: Message, body: Any, rows: npt.NDArray[Any], borrow: bool
+    ) -> _Slot:
         slot = self._slots.popleft()
-        slot.outgoing = self._send(message, *body, payload=slot.load(rows))
-        self._push(slot.outgoing)
+        payload = rows.view(np.uint8) if borrow else slot.load(rows)
+        slot.outgoing = self._send(message, *body, payload=payload)
+        self._push(slot)
         return slot
 
-    def _push(self, outgoing: Outgoing) -> None:
+    def _push(self, slot: _Slot) -> None:
         """Stay with MPI for a moment: a large message moves only while its sender is there."""
         deadline = time.monotonic() + _PUSH_SECONDS
-        while not outgoing.done() and time.monotonic() < deadline:
+        while not slot.free() and time.monotonic() < deadline:
             time.sleep(0)
+            self._channel.reap()
 
     def _has_credit(self) -> bool:
         return len(self._inflight) < self._agreed.actor_credits
@@ -179,7 +193,9 @@ class ActorClient(ReplayClient):
             self._slots.append(slot)
 
     def _rows(self, transitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not isinstance(transitions, np.ndarray) or transitions.dtype != self.dtype:
+        if not isinstance(transitions, np.ndarray) or (
+            transitions.dtype is not self.dtype and transitions.dtype != self.dtype
+        ):
             given = getattr(transitions, "dtype", type(transitions).__name__)
             raise ArgumentTypeError(
                 f"transitions are {given}: an array of the record dtype {self.dtype} is needed"
@@ -212,8 +228,5 @@ def checked_priorities(priorities: ArrayLike, count: int) -> npt.NDArray[np.floa
         values = np.full(count, values)
     if values.shape != (count,):
         raise ShapeError(f"priorities have shape {values.shape}: ({count},) is needed")
-    if len(values) and not (values.min() >= 0.0 and values.max() < np.inf):
-        good = np.isfinite(values) & (values >= 0)
-        first = int(np.argmin(good))
-        raise PriorityError(f"priorities[{first}] is {values[first]}: it must be finite and >= 0")
-    return np.ascontiguousarray(values, "<f8")
+    check_priorities(values)
+    return values

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+import numpy as np
+
 from ..arguments import Doubles
 from ..errors import PriorityError
 from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
+
+_DOUBLE = np.dtype("<f8")
 
 
 class Adds:
@@ -53,7 +57,7 @@ class Adds:
                     Code.PRIORITY, f"the largest mass in other shards is {message.real}"
                 )
             return None
-        priorities = message.body[: 8 * message.count].view("<f8")
+        priorities = np.frombuffer(message.body.data, _DOUBLE, message.count)
         try:
             return self._peers.ring().check_priorities(priorities, (message.count,))
         except PriorityError as error:

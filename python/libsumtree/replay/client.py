@@ -26,18 +26,21 @@ from ..errors import (
 )
 from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
-from .channel import MPI, Backoff, Channel, Incoming, Malformed
+from .channel import MPI, Backoff, Channel, Incoming, Malformed, Outgoing
 from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
+from .receiving import Receive, check_receive
 from .streams import ALONE
 from .terms import Terms
 
-_LONGEST_SLEEP = 0.001
+IDLE_SLEEP = 0.001
+"""Longest sleep of a client between two looks for messages, in seconds, if nothing is said."""
 _FAREWELL_SECONDS = 2.0
 # Before its time is over, a client asks what it is waiting for: so long before, at most; where the
 # whole wait is shorter than the least, it only looks.
 _ASK_SECONDS = 1.0
 _LEAST_ASKING = 0.05
 _NOTHING: Bytes = np.empty(0, np.uint8)
+_MOST_TIMES = 4096
 _TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.DRAW: "sample", Kind.UPDATE: "update"}
 
 
@@ -57,6 +60,11 @@ class ReplayClient:
         The replay rank in `comm`.
     timeout : float
         Seconds to wait for anything.
+    idle_sleep : float
+        Longest sleep between two looks for messages, in seconds: the less, the sooner an answer is
+        seen, and the more of a processor goes into waiting. 0: none at all.
+    receive : {"matched", "staged"}
+        "staged" where the MPI has no working matched probes, see `ReplayConfig`.
 
     Attributes
     ----------
@@ -89,12 +97,19 @@ class ReplayClient:
         dtype: DTypeLike,
         replay_rank: int = 0,
         timeout: float = 60.0,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         self.dtype: np.dtype[Any] = check_record_dtype(dtype)
         self._timeout = as_real(timeout, "timeout")
         if math.isnan(self._timeout) or self._timeout <= 0:
             raise ArgumentError(f"timeout is {timeout} s: a positive number of seconds")
-        self.round_trips = {name: Histogram() for name in _TIMED.values()}
+        self._idle_sleep = checked_timeout(idle_sleep, "idle_sleep")
+        self._receive = receive
+        check_receive(receive, 1)
+        self._round_trips = {name: Histogram() for name in _TIMED.values()}
+        # Times go into the histograms many at once: that costs a tenth of one after another.
+        self._times: dict[str, list[int]] = {name: [] for name in _TIMED.values()}
         self._sent: dict[int, tuple[str, int]] = {}
         self._arrival: _Arrival | None = None
         self._asked = 0
@@ -106,7 +121,7 @@ class ReplayClient:
                 f"and this is rank {comm.Get_rank()}"
             )
         self._server = replay_rank
-        self._channel = Channel(comm, TEXT_LIMIT, replay_rank)
+        self._channel = Channel(comm, TEXT_LIMIT, replay_rank, receive)
         # Answers to a former client of this rank must never pass for answers to this one.
         self._sequence = time.time_ns()
         self._problem: SumTreeError | None = None
@@ -126,6 +141,14 @@ class ReplayClient:
     def checkpointing(self) -> bool:
         """Whether the replay rank writes checkpoints."""
         return self._agreed.checkpoints
+
+    @property
+    def round_trips(self) -> dict[str, Histogram]:
+        """Times from a request to its answer, by ``"add"``, ``"sample"`` and ``"update"``."""
+        for name, times in self._times.items():
+            self._round_trips[name].add_all(times)
+            times.clear()
+        return self._round_trips
 
     def poll(self) -> None:
         """Take what the replay rank has sent, without waiting.
@@ -172,11 +195,12 @@ class ReplayClient:
         """Take an answer of the kinds that only this kind of client gets, and its payload."""
         raise ProtocolError(f"the replay rank sent {message.kind.name}, which nothing asked for")
 
-    def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Any:
+    def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Outgoing | None:
         if self._gone:
             raise ReplayError("this client is closed")
-        if message.kind in _TIMED:
-            self._sent[message.sequence] = _TIMED[message.kind], time.perf_counter_ns()
+        name = _TIMED.get(message.kind)
+        if name is not None:
+            self._sent[message.sequence] = name, time.perf_counter_ns()
         return self._channel.send(self._server, message, *body, payload=payload)
 
     def _next_sequence(self) -> int:
@@ -232,7 +256,7 @@ class ReplayClient:
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
         deadline = time.monotonic() + seconds
         asking = asking_time(deadline, seconds) if ask else math.inf
-        backoff = Backoff(_LONGEST_SLEEP)
+        backoff = Backoff(self._idle_sleep)
         self._asked, self._reason = 0, None
         while True:
             busy = self._pump()
@@ -299,7 +323,10 @@ class ReplayClient:
         """End the time of a request, if it has one."""
         timed = self._sent.pop(sequence, None)
         if timed is not None:
-            self.round_trips[timed[0]].add(time.perf_counter_ns() - timed[1])
+            times = self._times[timed[0]]
+            times.append(time.perf_counter_ns() - timed[1])
+            if len(times) >= _MOST_TIMES:
+                _ = self.round_trips
 
     def _say_hello(self) -> None:
         hello = Message(
@@ -325,6 +352,7 @@ class ReplayClient:
         if message.sequence != self._sequence or self._terms is not None:
             raise ProtocolError("the replay rank sent WELCOME, which nothing asked for")
         terms = Terms.from_json(message.text)
+        check_receive(self._receive, terms.max_batch)
         self._channel.set_max_batch(terms.max_batch)
         self.stopping = self.stopping or bool(message.flags & Flag.STOPPING)
         if message.payload:
@@ -337,6 +365,7 @@ class ReplayClient:
     def _say_bye(self, flag: int, timeout: float) -> None:
         self._send(Message(Kind.BYE, sequence=self._next_sequence(), flags=flag))
         self._wait(lambda: self._gone, "goodbye", timeout, problems=False, ask=False)
+        self._channel.close()
 
     def _leave_failed(self) -> None:
         """Tell that this client failed; the exception on its way matters more than any answer."""
@@ -346,6 +375,7 @@ class ReplayClient:
             pass
         finally:
             self._gone = True
+            self._channel.close()
 
 
 class _Arrival:
@@ -376,17 +406,17 @@ class _Arrival:
         return self._incoming.buffer if self._incoming.done() else None
 
 
-def checked_timeout(timeout: float) -> float:
-    """Return a timeout, checked: seconds, 0 or more.
+def checked_timeout(timeout: float, name: str = "timeout") -> float:
+    """Return a timeout, or another time, checked: seconds, 0 or more.
 
     Raises
     ------
     ArgumentError, ArgumentTypeError
         If it is not that.
     """
-    seconds = as_real(timeout, "timeout")
+    seconds = as_real(timeout, name)
     if math.isnan(seconds) or seconds < 0:
-        raise ArgumentError(f"timeout is {timeout} s: a number of seconds >= 0")
+        raise ArgumentError(f"{name} is {timeout} s: a number of seconds >= 0")
     return seconds
 
 

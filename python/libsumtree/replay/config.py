@@ -16,6 +16,7 @@ from ..errors import ArgumentError, ArgumentTypeError
 from ..records import check_record_dtype
 from .limiter import check_pacing
 from .messages import MESSAGE_LIMIT
+from .receiving import Receive, check_receive
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,11 @@ class ReplayConfig:
         Transitions, samples or ids in one message.
     idle_sleep : float
         Longest sleep between two looks for messages, in seconds: the latency of an idle service.
+        0: none at all, and a processor for it alone.
+    receive : {"matched", "staged"}
+        How messages are received. "matched" needs matched probes; where an MPI or its fabric has
+        none that work, "staged" receives control messages into a ring of buffers that are posted
+        beforehand (25 MiB a process). The results are the same.
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
     metrics : pathlib.Path, optional
@@ -99,6 +105,7 @@ class ReplayConfig:
     update_credits: int = 16
     max_batch: int = 65536
     idle_sleep: float = 0.002
+    receive: Receive = "matched"
     grace: float = 5.0
     metrics: Path | None = None
     metrics_interval: float = 10.0
@@ -115,8 +122,9 @@ class ReplayConfig:
             self._check_positive("clients")
         if self.max_batch > MESSAGE_LIMIT // 64:
             raise ArgumentError(f"max_batch is {self.max_batch}: at most {MESSAGE_LIMIT // 64}")
+        check_receive(self.receive, self.max_batch)
         self._check_seconds("checkpoint_interval", 0.0, math.inf, open_below=True)
-        self._check_seconds("idle_sleep", 0.0, 1.0, open_below=True)
+        self._check_seconds("idle_sleep", 0.0, 1.0)
         self._check_seconds("grace", 0.0, math.inf)
         self._check_seconds("metrics_interval", 0.0, math.inf, open_below=True)
         self._check_seconds("status_interval", 0.0, math.inf)

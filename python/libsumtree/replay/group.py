@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..backends import AUTO, open_backend, resolve
 from ..errors import ProtocolError, WorldError
-from .channel import MPI, Backoff, Outgoing
+from .channel import MPI, Backoff
 
 _TAG = 21333
 _MOST_BYTES = 1 << 16
@@ -62,7 +62,8 @@ class ShardGroup:
         node = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.place = node.Get_rank()
         node.Free()
-        self._sending: list[Outgoing] = []
+        # With what MPI still reads.
+        self._sending: list[tuple[MPI.Request, bytes]] = []
 
     def device(self, backend: str, capacity: int) -> int | None:
         """Return the device of this shard's tree: shards of a node are dealt out to its devices."""
@@ -100,7 +101,7 @@ class ShardGroup:
         """Begin to send a message to another shard."""
         data = json.dumps({"kind": kind, **facts}).encode()
         request = self._comm.Isend([data, MPI.BYTE], shard, _TAG)
-        self._sending.append(Outgoing([request], (data,)))
+        self._sending.append((request, data))
         self._is_sending()
 
     def tell_others(self, kind: str, **facts: Any) -> None:
@@ -113,18 +114,17 @@ class ShardGroup:
         """Return the next message and the shard that sent it; None if there is none."""
         self._is_sending()
         status = MPI.Status()
-        matched = self._comm.Improbe(MPI.ANY_SOURCE, _TAG, status)
-        if matched is None:
+        if not self._comm.Iprobe(MPI.ANY_SOURCE, _TAG, status):
             return None
         count, shard = status.Get_count(MPI.BYTE), status.Get_source()
         if not 0 <= count <= _MOST_BYTES:
             raise ProtocolError(f"shard {shard} sent {count} bytes: at most {_MOST_BYTES}")
         data: NDArray[np.uint8] = np.empty(count, np.uint8)
-        matched.Recv([data, MPI.BYTE])
+        self._comm.Recv([data, MPI.BYTE], shard, _TAG)  # the very same: one thread receives
         return shard, json.loads(data.tobytes())
 
     def _is_sending(self) -> bool:
-        self._sending = [outgoing for outgoing in self._sending if not outgoing.done()]
+        self._sending = [sending for sending in self._sending if not sending[0].Test()]
         return bool(self._sending)
 
 

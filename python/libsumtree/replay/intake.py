@@ -26,6 +26,7 @@ from .peers import Peer
 
 IN_PLACE_BYTES = 8 << 10
 """A longer payload is received beside the ring: shorter ones come in one piece, all at once."""
+_MOST_SPARE = 4
 
 
 class Purpose(Enum):
@@ -102,6 +103,7 @@ class PayloadIntake:
         self._queues: dict[int, deque[Announced]] = {}
         self._landing: dict[int, _Landing] = {}
         self._strays: list[Incoming] = []
+        self._spare: list[Bytes] = []
         self._ring_taken = False
 
     def announce(self, announced: Announced) -> None:
@@ -111,9 +113,11 @@ class PayloadIntake:
         """
         rank = announced.peer.rank
         if announced.inline is None or self._ring_taken or rank in self._queues:
+            if announced.inline is not None:
+                announced.inline = announced.inline.copy()  # the message is borrowed
             self._queues.setdefault(rank, deque()).append(announced)
         else:
-            self._take_inline(announced, announced.inline)
+            self._take(announced, announced.inline)
 
     def backlog(self, source: int) -> int:
         """Return how many payloads of `source` have been announced and not received."""
@@ -142,7 +146,8 @@ class PayloadIntake:
 
     def turn(self) -> bool:
         """Receive what is there; return whether anything was."""
-        self._strays = [stray for stray in self._strays if not stray.done()]
+        if self._strays:
+            self._strays = [stray for stray in self._strays if not stray.done()]
         busy = False
         for source in list(self._queues):
             busy = self._advance(source) or busy
@@ -165,7 +170,7 @@ class PayloadIntake:
                 return False
             if announced.inline is not None:
                 self._pop(source)
-                self._take_inline(announced, announced.inline)
+                self._take(announced, announced.inline)
                 return True
             probe = self._channel.probe(source)
             if probe is None:
@@ -173,13 +178,17 @@ class PayloadIntake:
             landing = self._landing[source] = self._begin(announced, probe)
         if not self._arrived(landing):
             return False
-        if announced.purpose is Purpose.ADD and landing.intake is None and not landing.failure:
-            if self._ring_taken:
-                return False
-            landing.intake = self._begin_intake(announced)
+        beside = announced.purpose is Purpose.ADD and landing.intake is None
+        if beside and self._ring_taken and not landing.failure:
+            return False
         del self._landing[source]
         self._pop(source)
-        self._finish(announced, landing)
+        if beside and not landing.failure:
+            self._take(announced, landing.incoming.buffer)
+            if len(self._spare) < _MOST_SPARE:
+                self._spare.append(landing.incoming.buffer)
+        else:
+            self._finish(announced, landing)
         return True
 
     def _pop(self, source: int) -> None:
@@ -188,13 +197,22 @@ class PayloadIntake:
         if not queue:
             del self._queues[source]
 
-    def _take_inline(self, announced: Announced, inline: Bytes) -> None:
+    def _take(self, announced: Announced, rows: Bytes) -> None:
+        """Add transitions that are there."""
         failure = ""
         try:
-            self._append(announced, inline)
+            self._append(announced, rows)
         except ArgumentError as error:  # frames that are not what they say: see `check_runs`
             failure = str(error)
-        self._landed(announced, inline, failure)
+        self._landed(announced, rows, failure)
+
+    def _beside(self, probe: Probe) -> Bytes:
+        """Give memory for a payload, in caches still if one of its size came before."""
+        while self._spare:
+            spare = self._spare.pop()
+            if len(spare) >= probe.nbytes:
+                return spare[: probe.nbytes]
+        return _scratch(probe)
 
     def _begin(self, announced: Announced, probe: Probe) -> _Landing:
         if announced.purpose is Purpose.DISCARD:
@@ -205,7 +223,9 @@ class PayloadIntake:
                 f"a payload of {probe.nbytes} bytes where {announced.nbytes} were announced",
             )
         if not _in_place(announced):
-            return _Landing(probe.receive(_scratch(probe)))
+            if announced.purpose is Purpose.STATE:
+                return _Landing(probe.receive(_scratch(probe)))
+            return _Landing(probe.receive(self._beside(probe)))
         return self._begin_add(announced, probe)
 
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:

@@ -24,7 +24,7 @@ from ..frames import sample_dtype_of
 from . import archive
 from .actor import checked_priorities
 from .channel import MPI
-from .client import ReplayClient, error_of, refuse_longer
+from .client import IDLE_SLEEP, ReplayClient, error_of, refuse_longer
 from .limiter import RateLimit
 from .messages import (
     Bytes,
@@ -33,6 +33,7 @@ from .messages import (
     Kind,
     Message,
 )
+from .receiving import Receive
 from .status import STATUS_SIZE, ReplayStatus
 from .streams import ALONE, MOST_LEARNERS
 
@@ -51,6 +52,8 @@ class ReplaySample(NamedTuple):
         are frames.
     status : ReplayStatus
         As of the draw.
+    lag : int
+        How many updates that this learner has sent by now came too late for the draw.
     """
 
     ids: npt.NDArray[np.int64]
@@ -58,6 +61,7 @@ class ReplaySample(NamedTuple):
     weights: npt.NDArray[np.float64]
     transitions: npt.NDArray[np.void]
     status: ReplayStatus
+    lag: int = 0
 
 
 @dataclass(slots=True)
@@ -65,7 +69,10 @@ class _Request:
     """A request in flight, then with its result."""
 
     n: int
+    beta: float | None
     result: ReplaySample | SumTreeError | None = None
+    updates: int = 0
+    """How many updates of this learner had come before it was drawn."""
 
 
 class LearnerClient(ReplayClient):
@@ -73,8 +80,12 @@ class LearnerClient(ReplayClient):
 
     Parameters
     ----------
-    comm, dtype, replay_rank, timeout
+    comm, dtype, replay_rank, timeout, idle_sleep, receive
         See `ReplayClient`.
+    prefetch : int
+        So many requests are in flight when `sample` returns: the next samples are drawn and on
+        their way while the learner computes, so they know nothing of its latest updates; how many,
+        `ReplaySample.lag` tells. 0 .. `ReplayConfig.sample_credits`.
     learner : int, optional
         The number of this one of several learners, which draws from a stream of its own, that of
         ``SeedSequence(seed, spawn_key=(learner,))``. None: the stream of the buffer.
@@ -102,7 +113,12 @@ class LearnerClient(ReplayClient):
         replay_rank: int = 0,
         timeout: float = 60.0,
         learner: int | None = None,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
+        prefetch: int = 0,
     ) -> None:
+        self._prefetch = as_count(prefetch, "prefetch")
+        self._updates_sent = 0
         self._number = learner_number(learner)
         self.stale = 0
         self.state: archive.State | None = None
@@ -112,7 +128,13 @@ class LearnerClient(ReplayClient):
         self._requests: dict[int, _Request] = {}
         self._updates: set[int] = set()
         self._answers: dict[int, Message | None] = {}
-        super().__init__(comm, dtype, replay_rank, timeout)
+        super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
+        if self._prefetch > self._agreed.sample_credits:
+            most = self._agreed.sample_credits
+            self.close()
+            raise ArgumentError(
+                f"prefetch is {prefetch}: the replay rank grants {most} requests without an answer"
+            )
         self._sample_dtype = sample_dtype_of(self.dtype)
 
     @property
@@ -156,6 +178,9 @@ class LearnerClient(ReplayClient):
         self.poll()
         self._raise_if_stopping()
         self._wait(self._has_sample_credit, "credit for another request", timeout, stop=True)
+        self._request(count, exponent)
+
+    def _request(self, count: int, exponent: float | None) -> None:
         message = Message(
             Kind.SAMPLE,
             sequence=self._next_sequence(),
@@ -164,13 +189,15 @@ class LearnerClient(ReplayClient):
             flags=Flag.DEFAULT if exponent is None else Flag.NONE,
         )
         self._send(message)
-        self._requests[message.sequence] = _Request(count)
+        self._requests[message.sequence] = _Request(count, exponent)
         self._order.append(message.sequence)
 
     def sample(
         self, n: int, beta: float | None = None, timeout: float | None = None
     ) -> ReplaySample:
         """Receive the draw of the oldest request in flight; make one first if there is none.
+
+        Then as many requests like it are made as `prefetch` asks for.
 
         Parameters
         ----------
@@ -208,7 +235,12 @@ class LearnerClient(ReplayClient):
         if request.result is None:
             self._raise_if_stopping()
         assert request.result is not None
-        return request.result
+        self._request_ahead(request)
+        return request.result._replace(lag=self._updates_sent - request.updates)
+
+    def _request_ahead(self, like: _Request) -> None:
+        while len(self._order) < self._prefetch and self._has_sample_credit() and not self.stopping:
+            self._request(like.n, like.beta)
 
     def update_priorities(
         self, ids: ArrayLike, priorities: ArrayLike, timeout: float | None = None
@@ -246,6 +278,7 @@ class LearnerClient(ReplayClient):
         message = Message(Kind.UPDATE, sequence=self._next_sequence(), count=len(names))
         self._send(message, names.astype("<i8", copy=False), values)
         self._updates.add(message.sequence)
+        self._updates_sent += 1
 
     def checkpoint(self, state: Mapping[str, npt.ArrayLike], timeout: float | None = None) -> str:
         """Have one file written: the buffer, after all updates sent before, and this state.
@@ -432,6 +465,7 @@ class LearnerClient(ReplayClient):
         if message.count != n or len(rows) != n * self._sample_dtype.itemsize:
             raise ProtocolError(f"{message.count} samples of {len(rows)} bytes came, not {n}")
         self._note_status(message)
+        request.updates = message.value
         columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
         request.result = ReplaySample(
             columns[0].view("<i8"),

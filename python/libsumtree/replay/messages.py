@@ -4,8 +4,9 @@ Every message is plain bytes, little-endian. A **control** message (tag `CONTROL
 header and a small body, such as priorities or ids. Transitions of up to `INLINE_LIMIT` bytes are
 the end of that body (`Flag.INLINE`): one message less is worth more than one copy less. More of
 them, and learner states, travel alone in a **payload** message (tag `PAYLOAD_TAG`), which the
-control message before it announces, so that they can be received in place. The sender of a message
-is what MPI says it is, never a field. Nothing here is ever pickled or unpickled.
+control message before it announces, so that they can be received in place; it is sent once MPI has
+let go of that one. The sender of a message is what MPI says it is, never a field. Nothing here is
+ever pickled or unpickled.
 
 ============ =========== ===================================================== ================
 kind         from        body                                                  payload
@@ -173,13 +174,13 @@ class Message:
         `Flag.INLINE`, of the end of the body.
     value : int
         HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
-        stale updates. DRAW: samples of the whole draw, over all shards; 0 if it was counted before.
-        REASON: a `Wait`.
+        stale updates. REPLY: updates of this learner that came before. DRAW: samples of the whole
+        draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
     real : float
         SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
         in this one. DRAW: the total that the targets are of.
     body : ndarray of uint8
-        What follows the header; owned by the message.
+        What follows the header. That of an ADD is borrowed, see `Channel.receive`.
     source : int
         The rank that MPI names as the sender; -1 in a message not yet sent.
     """

@@ -60,6 +60,8 @@ class Peer:
         Batches without an answer.
     learner : int
         Of a learner, its number, or `streams.ALONE`.
+    updates : int
+        Batches of priorities that came from it, taken or refused.
     waiting : int
         Sample requests without an answer.
     leaving : Message, optional
@@ -74,6 +76,7 @@ class Peer:
     role: int
     learner: int = ALONE
     unacked: int = 0
+    updates: int = 0
     waiting: int = 0
     leaving: Message | None = None
     broken: bool = False
@@ -127,6 +130,7 @@ class Peers:
     stopping: bool = False
     stop_reason: str = ""
     _streams: Streams | None = None
+    _most_rows: int = 0
 
     def has(self, peer: Peer) -> bool:
         """Whether this very client is still there."""
@@ -185,9 +189,11 @@ class Peers:
 
     def most_rows(self) -> int:
         """Return how many transitions one message may hold, be they added or drawn."""
-        buffer = self.ring()
-        largest = max(buffer.dtype.itemsize, buffer.sample_dtype.itemsize)
-        return min(self.config.max_batch, MESSAGE_LIMIT // largest)
+        if not self._most_rows:
+            buffer = self.ring()
+            largest = max(buffer.dtype.itemsize, buffer.sample_dtype.itemsize)
+            self._most_rows = min(self.config.max_batch, MESSAGE_LIMIT // largest)
+        return self._most_rows
 
     def status(self) -> ReplayStatus:
         """Return what the service holds and has done."""

@@ -159,6 +159,7 @@ class Samples:
             count=request.count,
             itemsize=buffer.sample_dtype.itemsize,
             payload=transitions.nbytes,
+            value=peer.updates,
             flags=Flag.INLINE if inline else Flag.NONE,
         )
         body = (peers.status().pack(), sample.ids, sample.indices, sample.weights)
@@ -176,6 +177,7 @@ class Samples:
             If an id was never issued or a priority is not one; nothing has changed.
         """
         check_role(message, peer, Flag.LEARNER)
+        peer.updates += 1
         peers, count = self._peers, message.count
         check_count(count, peers.config.max_batch)
         ids, priorities = (

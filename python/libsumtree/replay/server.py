@@ -165,6 +165,7 @@ class ReplayRank:
                 silent = self._end()
             self._observer.end(self._peers.stop_reason)
         finally:
+            self._peers.channel.close()
             if self._folder is not None:
                 self._folder.close()
         return self._summary(time.monotonic() - begin, silent)
@@ -405,8 +406,8 @@ class ReplayRank:
     def _make_peers(self, comm: MPI.Intracomm, restored: Restored | None) -> Peers:
         config = self._config
         progress = Progress() if restored is None else restored.progress
-        channel, limiter = Channel(comm, config.max_batch), make_limiter(config, restored)
-        peers = Peers(channel, config, limiter, progress)
+        channel = Channel(comm, config.max_batch, receive=config.receive)
+        peers = Peers(channel, config, make_limiter(config, restored), progress)
         peers.shard, peers.shards = self._shards.shard, self._shards.shards
         if restored is not None:
             peers.buffer = restored.buffer

@@ -224,8 +224,7 @@ class Service:
         return self._peers.ring().begin_add(announced.count, announced.elsewhere)
 
     def _append(self, announced: Announced, rows: Bytes) -> None:
-        buffer = self._peers.ring()
-        buffer.append(rows.view(buffer.dtype), announced.masses, announced.elsewhere)
+        self._peers.ring().append(rows, announced.masses, announced.elsewhere)
 
     def _landed(self, announced: Announced, data: Bytes, failure: str) -> None:
         if announced.inline is None:

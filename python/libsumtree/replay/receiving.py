@@ -1,0 +1,293 @@
+"""How messages are received: two ways with the same results, and no length goes unchecked.
+
+**matched**: a matched probe tells the length, then the message is received into a buffer that holds
+it. **staged**, for fabrics without working matched probes: control messages are received into a
+ring of buffers that are posted beforehand, each as long as the longest control message can be;
+payloads are probed for and received by their source, which is the same message, for one thread
+alone receives. MPI refuses what is longer than its buffer; so the sizes of the ring are an
+agreement, which a replay rank and its clients keep by `MOST_STAGED`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+import numpy as np
+
+from ..errors import ArgumentError, ProtocolError
+from .messages import CONTROL_TAG, MESSAGE_LIMIT, PAYLOAD_TAG, Bytes, control_limit
+from .mpi import MPI
+
+Receive: TypeAlias = Literal["matched", "staged"]
+"""The name of a way."""
+
+MOST_STAGED = 1 << 16
+"""Transitions, samples or ids in one message that is received into a ring of buffers."""
+_RING = 16
+_STAGING_BYTES = 1 << 14
+_MOST_ARRIVING = 1024
+
+
+class Malformed:
+    """A control message that was received and dropped, for it is none of the protocol.
+
+    Attributes
+    ----------
+    source : int
+        Its sender; -1 where MPI does not tell.
+    reason : str
+    """
+
+    __slots__ = ("reason", "source")
+
+    def __init__(self, source: int, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+
+
+class Incoming:
+    """A message that is being received into a buffer of exactly its size."""
+
+    __slots__ = ("_request", "buffer", "source")
+
+    def __init__(self, request: MPI.Request, buffer: Bytes, source: int) -> None:
+        self.buffer = buffer
+        self.source = source
+        self._request = request
+
+    def done(self) -> bool:
+        """Whether all the bytes are there."""
+        return bool(self._request.Test())
+
+
+class Probe:
+    """A payload that is there: its size is known, and nothing is received yet.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    matched : mpi4py.MPI.Message, optional
+        None: the next payload of the source is received by its tag, before any other is probed for.
+    status : mpi4py.MPI.Status
+    """
+
+    __slots__ = ("_comm", "_matched", "nbytes", "source")
+
+    def __init__(
+        self, comm: MPI.Intracomm, matched: MPI.Message | None, status: MPI.Status
+    ) -> None:
+        self._comm = comm
+        self._matched = matched
+        self.source = status.Get_source()
+        self.nbytes = _length(status)
+
+    def receive(self, buffer: Bytes) -> Incoming:
+        """Begin to receive; `buffer` has exactly ``nbytes`` bytes."""
+        if buffer.nbytes != self.nbytes:
+            raise ProtocolError(
+                f"a payload of {self.nbytes} bytes does not fit a buffer of {buffer.nbytes}"
+            )
+        if self._matched is None:
+            request = self._comm.Irecv([buffer, MPI.BYTE], self.source, PAYLOAD_TAG)
+        else:
+            request = self._matched.Irecv([buffer, MPI.BYTE])
+        return Incoming(request, buffer, self.source)
+
+
+class Received(NamedTuple):
+    """A control message.
+
+    Attributes
+    ----------
+    data : ndarray of uint8, shape (n,)
+    source : int
+        Its sender.
+    borrowed : bool
+        Whether the data stays only until the next message is received.
+    """
+
+    data: Bytes
+    source: int
+    borrowed: bool
+
+
+class Receiver(Protocol):
+    """Receives for a `Channel`."""
+
+    def next(self) -> Received | Malformed | None:
+        """Return the next control message, in order for each source; None if none is there."""
+
+    def holds(self, source: int) -> bool:
+        """Whether a control message of `source` is there, and not yet returned."""
+
+    def probe(self, source: int) -> Probe | None:
+        """Return the next payload of `source`, if one is there; it is to be received at once."""
+
+    def close(self) -> None:
+        """Receive nothing more."""
+
+
+class MatchedReceiver:
+    """Receives by matched probes.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    peer : int
+        The rank to listen to, or `MPI.ANY_SOURCE`.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, peer: int) -> None:
+        self._comm = comm
+        self._peer = peer
+        self._status = MPI.Status()
+        self._staging: Bytes = np.empty(_STAGING_BYTES, np.uint8)
+        self._arriving: dict[int, deque[Incoming]] = {}
+        self._arriving_count = 0
+
+    def next(self) -> Received | Malformed | None:
+        """Return the next control message, see `Receiver`."""
+        if self._arriving:
+            arrived = self._next_arrived()
+            if arrived is not None:
+                return Received(arrived.buffer, arrived.source, False)
+            if self._arriving_count >= _MOST_ARRIVING:
+                return None
+        matched = self._comm.Improbe(self._peer, CONTROL_TAG, self._status)
+        if matched is None:
+            return None
+        nbytes, source = _length(self._status), self._status.Get_source()
+        staged = nbytes <= _STAGING_BYTES
+        buffer = self._staging[:nbytes] if staged else np.empty(nbytes, np.uint8)
+        incoming = Incoming(matched.Irecv([buffer, MPI.BYTE]), buffer, source)
+        if source not in self._arriving and incoming.done():
+            return Received(buffer, source, staged)
+        if staged:  # MPI writes to this one until it is done
+            self._staging = np.empty(_STAGING_BYTES, np.uint8)
+        self._arriving.setdefault(source, deque()).append(incoming)
+        self._arriving_count += 1
+        return None
+
+    def _next_arrived(self) -> Incoming | None:
+        for source in list(self._arriving):
+            queue = self._arriving[source]
+            if queue[0].done():
+                incoming = queue.popleft()
+                self._arriving_count -= 1
+                if not queue:
+                    del self._arriving[source]
+                return incoming
+        return None
+
+    def holds(self, source: int) -> bool:
+        """Whether a control message of `source` is there, see `Receiver`."""
+        return source in self._arriving or bool(self._comm.Iprobe(source, CONTROL_TAG))
+
+    def probe(self, source: int) -> Probe | None:
+        """Match the next payload of `source`, see `Receiver`."""
+        matched = self._comm.Improbe(source, PAYLOAD_TAG, self._status)
+        return None if matched is None else Probe(self._comm, matched, self._status)
+
+    def close(self) -> None:
+        """Receive nothing more."""
+
+
+class StagedReceiver:
+    """Receives control messages into a ring of buffers that are posted beforehand.
+
+    They are taken in the order in which they were matched, over all sources: one whose sender stops
+    in the middle of a long control message holds the others up.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Intracomm
+    peer : int
+        The rank to listen to, or `MPI.ANY_SOURCE`.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, peer: int) -> None:
+        self._comm = comm
+        self._status = MPI.Status()
+        limit = control_limit(MOST_STAGED)
+        self._buffers: list[Bytes] = [np.empty(limit, np.uint8) for _ in range(_RING)]
+        self._requests = [
+            comm.Recv_init([buffer, MPI.BYTE], peer, CONTROL_TAG) for buffer in self._buffers
+        ]
+        self._head = 0
+        self._borrowed = False
+        MPI.Prequest.Startall(self._requests)
+        # MPI writes to the buffers until then, whoever has lost sight of this receiver.
+        self._finish = weakref.finalize(self, _let_go, self._requests, self._buffers)
+
+    def next(self) -> Received | Malformed | None:
+        """Return the next control message, see `Receiver`."""
+        if self._borrowed:
+            self._requests[self._head].Start()
+            self._head = (self._head + 1) % _RING
+            self._borrowed = False
+        if not self._finish.alive:
+            return None
+        try:
+            if not self._requests[self._head].Test(self._status):
+                return None
+        except MPI.Exception as error:
+            self._borrowed = True
+            return Malformed(self._status.Get_source(), f"a control message: {error}")
+        self._borrowed = True
+        nbytes = _length(self._status)
+        return Received(self._buffers[self._head][:nbytes], self._status.Get_source(), True)
+
+    def holds(self, source: int) -> bool:
+        """Whether a control message may be there, see `Receiver`: the ring tells no source."""
+        posted = (
+            r for i, r in enumerate(self._requests) if not (self._borrowed and i == self._head)
+        )
+        return any(request.Get_status() for request in posted)
+
+    def probe(self, source: int) -> Probe | None:
+        """Look for the next payload of `source`, see `Receiver`."""
+        if not self._comm.Iprobe(source, PAYLOAD_TAG, self._status):
+            return None
+        return Probe(self._comm, None, self._status)
+
+    def close(self) -> None:
+        """Receive nothing more: the buffers are the process's own again."""
+        self._finish()
+
+
+def _let_go(requests: list[MPI.Prequest], buffers: list[Bytes]) -> None:
+    """Take back receives that were posted; what was under way is received, and dropped."""
+    if not MPI.Is_finalized():
+        for request in requests:
+            request.Cancel()
+            request.Wait()
+            request.Free()
+    requests.clear()
+    buffers.clear()
+
+
+def make_receiver(receive: Receive, comm: MPI.Intracomm, peer: int) -> Receiver:
+    """Make the receiver of this name, which `check_receive` knows."""
+    return StagedReceiver(comm, peer) if receive == "staged" else MatchedReceiver(comm, peer)
+
+
+def check_receive(receive: str, max_batch: int) -> None:
+    """Raise `ArgumentError` unless messages about so many items can be received in this way."""
+    if receive not in get_args(Receive):
+        raise ArgumentError(f"receive is {receive!r}: it must be 'matched' or 'staged'")
+    if receive == "staged" and max_batch > MOST_STAGED:
+        raise ArgumentError(
+            f"receive is 'staged' and max_batch {max_batch}: at most {MOST_STAGED} then"
+        )
+
+
+def _length(status: MPI.Status) -> int:
+    count: int = status.Get_count(MPI.BYTE)
+    if not 0 <= count <= MESSAGE_LIMIT:
+        raise ProtocolError(
+            f"rank {status.Get_source()} sent a message whose length MPI gives as {count} bytes: "
+            f"at most {MESSAGE_LIMIT} can be received"
+        )
+    return count
