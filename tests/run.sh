@@ -16,6 +16,8 @@
 #                 pages and checks their links; at most 2 minutes
 #   mutants       named faults, each of which must turn the suite red
 #   soak          two minutes of a flood with a slow learner: memory, sums and credits
+#   adapters      what stands in for Tianshou and TorchRL beside them, the adapters for TorchRL and
+#                 Stable-Baselines3, the examples with PyTorch; downloads gigabytes the first time
 #   long          soaks, hundreds of kills, large trees, many seeds
 #
 # Installs what is needed into .venv in the checkout; prints the seconds of each step.
@@ -308,6 +310,19 @@ jobs_part() {
     step 'job tests' "$python" -m pytest -q --durations=10 tests/jobs
 }
 
+# An environment of its own: PyTorch is large.
+adapters_set_up() {
+    mkdir -p build
+    environment=$checkout/build/adapters
+    environment_prepare test,bench,sb3
+    launcher_prepare own
+}
+
+adapters_part() {
+    step 'set-up' adapters_set_up
+    step 'adapters' env SUMTREE_MPIEXEC="$launcher" "$python" -m pytest -q --durations=5 tests/adapters
+}
+
 jobs_long_set_up() {
     jobs_set_up
     "$python" -c 'import reframe' 2>/dev/null || pip_install 'reframe-hpc>=4.7'
@@ -332,9 +347,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | soak | long) ;;
+default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | adapters | soak | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants soak long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants adapters soak long, or none"
     exit 2
     ;;
 esac

@@ -3,7 +3,8 @@
 from importlib.metadata import version as _version
 
 from . import compat, errors, frames, reference
-from .buffer import BetaSchedule, PrioritizedReplayBuffer, Sample
+from .annealing import BetaSchedule
+from .buffer import PrioritizedReplayBuffer, Sample
 from .errors import EmptyTreeError, SumTreeError
 from .tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
 

@@ -13,8 +13,9 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 
 from . import checkpoint
+from .annealing import restored_beta
 from .backends import AUTO
-from .buffer import PrioritizedReplayBuffer, restored_beta
+from .buffer import PrioritizedReplayBuffer
 from .errors import ArgumentError, CheckpointMismatchError
 from .frames import layout_of
 from .inspection import Contents, contents_of

@@ -30,6 +30,8 @@ class Mutant:
 
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
+RINGS, INTAKE = "python/libsumtree/ring.py", "python/libsumtree/intake.py"
+PERSISTENCE, ANNEALING = "python/libsumtree/persistence.py", "python/libsumtree/annealing.py"
 FRAMES = "python/libsumtree/frames.py"
 CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
 UPDATES, DESCENTS, X86 = "src/updates_host.c", "src/descents_host.c", "src/descents_x86.c"
@@ -301,7 +303,7 @@ RING = [
     ),
     Mutant(
         "capacity doubled",
-        BUFFER,
+        RINGS,
         "self._tree = PriorityTree(capacity, ",
         "self._tree = PriorityTree(2 * capacity, ",
         buffer_tests("add", "the_oldest_are_replaced_and_their_ids_are_stale"),
@@ -316,14 +318,14 @@ RING = [
     Mutant(
         "the largest mass taken for a priority",
         BUFFER,
-        "self._tree.max or 1.0)",
+        "max(self._tree.max, elsewhere) or 1.0)",
         "float(masses_of(np.array(self._tree.max), self._alpha)) or 1.0)",
         buffer_tests("add", "alpha_is_applied_once"),
     ),
     Mutant(
         "historic max",
         BUFFER,
-        "intake = Intake(self, count, self._tree.max or 1.0)",
+        "intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)",
         "self._most = max(getattr(self, '_most', 0.0), self._tree.max)\n"
         "            intake = Intake(self, count, self._most or 1.0)",
         buffer_tests("add", "new_transitions_take_the_largest_mass_held_now"),
@@ -338,42 +340,42 @@ RING = [
     ),
     Mutant(
         "retired slots are drawn",
-        BUFFER,
-        "            buffer._tree[slots] = 0.0\n",
+        INTAKE,
+        "            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0\n",
         "            pass\n",
         buffer_tests("add", "a_sample_never_gives_a_retired_slot"),
     ),
     Mutant(
         "abandoned rows are not zeroed",
-        BUFFER,
+        INTAKE,
         "            segment.view(np.uint8)[...] = 0\n",
         "            pass\n",
         buffer_tests("add", "an_abandoned_intake_leaves_empty_slots"),
     ),
     Mutant(
         "the first rows of a long batch are kept",
-        BUFFER,
+        INTAKE,
         "rows = transitions[self.count - self._placed :]",
         "rows = transitions[: self._placed]",
         buffer_tests("add", "a_batch_longer_than_the_ring_keeps_its_last_rows"),
     ),
     Mutant(
         "priorities shifted where the ring wraps",
-        BUFFER,
+        INTAKE,
         "            kept = kept[length:] if kept.ndim else kept\n",
         "",
         buffer_tests("add", "priorities_go_with_their_transitions_where_the_ring_wraps"),
     ),
     Mutant(
         "fields matched by their place",
-        BUFFER,
+        RINGS,
         "    if given.names != own.names:\n",
         "    if len(given.names or ()) != len(own.names or ()):\n",
         buffer_tests("add", "records_of_another_dtype_change_nothing"),
     ),
     Mutant(
         "beta not clamped",
-        BUFFER,
+        ANNEALING,
         "return min(max(self.start * (1.0 - progress) + self.stop * progress, 0.0), 1.0)",
         "return self.start * (1.0 - progress) + self.stop * progress",
         buffer_tests("sample", "a_schedule_is_clamped_to_0_to_1"),
@@ -397,56 +399,56 @@ RING = [
 FILES = [
     Mutant(
         "RNG not saved",
-        BUFFER,
+        PERSISTENCE,
         "        self._tree.rng_state = {\n",
         "        _ = {\n",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "cursor not saved",
-        BUFFER,
+        PERSISTENCE,
         'cursor = int(saved["cursor"])',
         'cursor = int(saved["size"])',
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "priorities not loaded",
-        BUFFER,
+        PERSISTENCE,
         "            self._tree[slots] = rest[:length]\n",
         "            self._tree[slots] = 1.0\n",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "sample count not loaded",
-        BUFFER,
+        PERSISTENCE,
         'self._sampled = as_count(saved["sampled"], "sampled")',
         "self._sampled = 0",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
         "epoch not advanced on load",
-        BUFFER,
+        PERSISTENCE,
         "        buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))\n",
         "",
         buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
     ),
     Mutant(
         "one epoch for all who load a file",
-        BUFFER,
+        PERSISTENCE,
         "buffer.open_epoch(checkpoint.open_epoch(path, buffer.epoch))",
         "buffer.open_epoch(buffer.epoch + 1)",
         buffer_tests("save", "ids_that_were_saved_stay_and_new_ones_open_an_epoch"),
     ),
     Mutant(
         "sums not compared on load",
-        BUFFER,
+        PERSISTENCE,
         "if saved[name] != value:",
         "if False:",
         buffer_tests("save", "a_checkpoint_that_holds_no_buffer_is_refused"),
     ),
     Mutant(
         "a smaller capacity keeps the oldest",
-        BUFFER,
+        PERSISTENCE,
         "rest = masses[len(masses) - kept :]",
         "rest = masses[:kept]",
         snapshot_tests("a_smaller_capacity_keeps_the_newest_and_says_so"),
@@ -771,21 +773,21 @@ JOBS = [
 STACKS = [
     Mutant(
         "no record kept beyond the capacity",
-        BUFFER,
-        "_take_storage(self._tree.capacity + self._context, self._dtype)",
-        "_take_storage(self._tree.capacity, self._dtype)",
+        RINGS,
+        "take_storage(self._tree.capacity + self._context, self._dtype)",
+        "take_storage(self._tree.capacity, self._dtype)",
         frame_tests("a_transition_goes_when_its_record_does_and_never_before"),
     ),
     Mutant(
         "a bare record gets a mass",
-        BUFFER,
+        INTAKE,
         "np.where(ahead[self._placed - self._kept :] > 0, masses, 0.0)",
         "np.broadcast_to(masses, self._kept)",
         frame_tests("bare_records_are_no_transitions"),
     ),
     Mutant(
         "a bare record updated",
-        BUFFER,
+        RINGS,
         "        if bare.any():\n",
         "        if bare.all():\n",
         frame_tests("bare_records_are_no_transitions"),
@@ -820,14 +822,14 @@ STACKS = [
     ),
     Mutant(
         "frames before the oldest transition not saved",
-        BUFFER,
+        PERSISTENCE,
         "            first = self._oldest_record\n",
         "            first = self._oldest\n",
         frame_tests("loaded_with_another_capacity"),
     ),
     Mutant(
         "frames of another actor's taken in by the replay rank",
-        BUFFER,
+        INTAKE,
         "        check_runs(age, ahead, layout.stack, self._placed == self.count)\n",
         "",
         ["tests/mpi/test_replay_frames.py::test_frames_that_are_not_there_are_refused"],

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..annealing import BetaSchedule
 from ..arguments import Indices, as_count, as_doubles, as_real
-from ..buffer import BetaSchedule
 from ..errors import ArgumentError, ExponentError
 from ..philox import Seed
 from ..tree import PriorityTree, masses_of

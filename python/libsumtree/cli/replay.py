@@ -230,7 +230,7 @@ def _config(args: argparse.Namespace) -> ReplayConfig:
 
 
 def _beta(text: str) -> Any:
-    from ..buffer import BetaSchedule
+    from ..annealing import BetaSchedule
 
     try:
         parts = text.split(":")

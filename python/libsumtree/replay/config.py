@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..annealing import BetaSchedule
 from ..arguments import as_integer
-from ..buffer import BetaSchedule
 from ..checkpoint import compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..records import check_record_dtype

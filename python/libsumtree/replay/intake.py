@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arguments import Doubles
-from ..buffer import Intake
 from ..errors import ArgumentError
+from ..intake import Intake
 from .channel import MPI, Channel, Incoming, Probe
 from .messages import Bytes
 from .peers import Peer

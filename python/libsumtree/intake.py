@@ -1,0 +1,136 @@
+"""Slots of a ring that take new transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .arguments import Doubles, Indices
+from .errors import ArgumentError, ShapeError
+from .frames import check_runs
+from .ring import Records, Ring, ring_slices
+
+# An array is taken as it is; a number is first made one.
+_ZEROS = np.zeros(512)
+
+
+class Intake:
+    """Slots of the ring that were retired to take new transitions; one at a time is open.
+
+    Made by `PrioritizedReplayBuffer.begin_add`. Until `commit` the slots are empty: their masses
+    are 0 and no id names them.
+
+    Attributes
+    ----------
+    count : int
+        How many transitions are being added.
+    segments : list of structured ndarray
+        Writable views of the ring, one, or two where it wraps: the places of the last records, as
+        many as it has room for, oldest first. Borrowed until `commit` or `abandon`.
+    """
+
+    def __init__(self, buffer: Ring, count: int, mass: float) -> None:
+        self.count = count
+        self._buffer: Ring | None = buffer
+        self._mass = mass
+        self._kept = min(count, buffer.capacity)
+        stop, places = buffer.inserted + count, len(buffer._storage)
+        self._slots = ring_slices(stop - self._kept, self._kept, buffer.capacity)
+        self._first_kept = stop - buffer.capacity
+        self._placed = min(count, places)
+        slices = ring_slices(stop - self._placed, self._placed, places)
+        self.segments = [buffer._storage[slots] for slots in slices]
+
+    def retire(self, buffer: Ring) -> None:
+        """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
+        buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
+        for slots in self._slots:
+            count = slots.stop - slots.start
+            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0
+
+    def fill(self, transitions: Records) -> None:
+        """Copy `count` records, oldest first, to their places."""
+        self._open_buffer()
+        if len(transitions) != self.count:
+            raise ShapeError(
+                f"{len(transitions)} transitions are not the {self.count} of the intake"
+            )
+        rows = transitions[self.count - self._placed :]
+        for segment in self.segments:
+            segment[...] = rows[: len(segment)]
+            rows = rows[len(segment) :]
+
+    def commit(self, priorities: ArrayLike | None = None) -> Indices:
+        """Make the filled slots transitions.
+
+        Parameters
+        ----------
+        priorities : array_like, shape (count,), or one number, or None
+            None gives the largest mass that was held before `begin_add`, 1.0 if none was positive.
+
+        Returns
+        -------
+        ndarray of int64, shape (count,)
+            Their ids; all but the last capacity of them are stale already.
+
+        Raises
+        ------
+        PriorityError, ShapeError, ArgumentTypeError, ArgumentError
+            As `PrioritizedReplayBuffer.check_priorities` and `add`; the intake stays open.
+        """
+        masses = None
+        if priorities is not None:
+            masses = self._open_buffer().check_priorities(priorities, (self.count,))
+        return self.publish(masses)
+
+    def publish(self, masses: Doubles | None) -> Indices:
+        """Do as `commit` does, given masses that `check_priorities` of the buffer returned."""
+        kept = np.asarray(self._mass) if masses is None else masses
+        if kept.ndim:
+            kept = kept.ravel()[self.count - self._kept :]
+        if self._open_buffer()._layout is not None:
+            kept = self._without_bare(kept)
+        with self._closing() as buffer:
+            ids = buffer._ids.issue(self.count)
+            for slots in self._slots:
+                length = slots.stop - slots.start
+                buffer._tree[slots] = kept[:length] if kept.ndim else kept
+                kept = kept[length:] if kept.ndim else kept
+            return ids
+
+    def _without_bare(self, masses: Doubles) -> Doubles:
+        """Check the frames, and return the masses with 0 where no transition begins."""
+        age, ahead = (
+            np.concatenate([segment[name] for segment in self.segments])
+            for name in ("age", "ahead")
+        )
+        layout = self._open_buffer()._layout
+        assert layout is not None
+        check_runs(age, ahead, layout.stack, self._placed == self.count)
+        return np.where(ahead[self._placed - self._kept :] > 0, masses, 0.0)
+
+    def abandon(self) -> None:
+        """Give up: the slots stay empty and their rows are zeroed; no id is issued."""
+        segments = self.segments
+        with self._closing() as buffer:
+            self.retire(buffer)
+            for segment in segments:
+                segment.view(np.uint8)[...] = 0
+
+    def _open_buffer(self) -> Ring:
+        if self._buffer is None:
+            raise ArgumentError("this intake was committed or abandoned before: begin a new one")
+        return self._buffer
+
+    @contextmanager
+    def _closing(self) -> Iterator[Ring]:
+        """Close the intake, and hold the buffer's lock for the last thing that it does."""
+        with self._open_buffer()._lock:
+            buffer = self._open_buffer()
+            self._buffer = None
+            self.segments = []
+            buffer._intake = None
+            yield buffer

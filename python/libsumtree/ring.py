@@ -1,0 +1,277 @@
+"""The ring of transitions: a record and a leaf for each slot, and the ids that name them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from . import philox
+from .annealing import BetaSchedule, checked_beta
+from .arguments import Doubles, Indices, as_doubles, as_real, check_same_shape, place
+from .backends import AUTO, open_backend
+from .errors import ArgumentTypeError, IdError, OutOfMemoryError
+from .forking import hold_across_forks
+from .frames import Footprint, gather, layout_of
+from .ids import Ids
+from .records import check_record_dtype
+from .snapshot import Snapshot
+from .tree import PriorityTree, masses_of
+
+if TYPE_CHECKING:
+    from .intake import Intake
+
+Records = NDArray[np.void]
+
+
+class Ring:
+    """What a `PrioritizedReplayBuffer` holds, and what can be asked of it."""
+
+    def __init__(
+        self,
+        capacity: int,
+        dtype: DTypeLike,
+        alpha: float = 0.6,
+        *,
+        beta: float | BetaSchedule = 0.4,
+        seed: philox.Seed = None,
+        backend: str = AUTO,
+        device: int | None = None,
+    ) -> None:
+        self._dtype = check_record_dtype(dtype)
+        self._alpha = as_real(alpha, "alpha")
+        masses_of(np.empty(0), self._alpha)
+        self._beta = beta if isinstance(beta, BetaSchedule) else checked_beta(beta)
+        self._layout = layout_of(self._dtype)
+        self._context = 0 if self._layout is None else self._layout.context
+        self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
+        self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
+        self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
+        self._ids = Ids()
+        self._floor = 0
+        self._sampled = 0
+        self._intake: Intake | None = None
+        self._snapshots: list[Snapshot] = []
+        self._lock = threading.RLock()
+        hold_across_forks(self._lock)
+
+    # ---- what it is ----
+
+    @property
+    def capacity(self) -> int:
+        """How many transitions it holds at most."""
+        return self._tree.capacity
+
+    @property
+    def dtype(self) -> np.dtype[np.void]:
+        """The record dtype."""
+        return self._dtype
+
+    @property
+    def sample_dtype(self) -> np.dtype[np.void]:
+        """What is drawn: the record dtype, or `FrameLayout.stacked` where records are frames."""
+        return self._sample_dtype
+
+    @property
+    def alpha(self) -> float:
+        """The exponent of priorities."""
+        return self._alpha
+
+    @property
+    def beta(self) -> float:
+        """The exponent of weights that the next `sample` takes if it is given none."""
+        return self._beta.at(self._sampled) if isinstance(self._beta, BetaSchedule) else self._beta
+
+    @property
+    def beta_schedule(self) -> float | BetaSchedule:
+        """The beta that was given: a number, or how it moves."""
+        return self._beta
+
+    @property
+    def tree(self) -> PriorityTree:
+        """The masses, one leaf a slot. To be read: `update_priorities` writes."""
+        return self._tree
+
+    @property
+    def inserted(self) -> int:
+        """How many transitions were ever added, through all restores."""
+        return self._ids.next_number
+
+    @property
+    def sampled(self) -> int:
+        """How many times `sample` succeeded, through all restores."""
+        return self._sampled
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of new ids; every restore opens a new one."""
+        return self._ids.epoch
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next transition."""
+        return self._ids.next_id
+
+    def __len__(self) -> int:
+        """Give the number of transitions held now."""
+        return self._ids.next_number - self._oldest
+
+    def footprint(self) -> Footprint:
+        """Return what its records take, and what they would if none shared frames. O(size)."""
+        with self._lock:
+            held, transitions = self.inserted - self._oldest_record, len(self)
+            if self._layout is not None:
+                slices = ring_slices(self._oldest, len(self), len(self._storage))
+                parts = [self._storage["ahead"][slots] for slots in slices]
+                transitions = sum(int(np.count_nonzero(part)) for part in parts)
+            own, naive = self._dtype.itemsize, self._sample_dtype.itemsize
+            return Footprint(held, transitions, held * own, transitions * naive)
+
+    def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
+        """Turn priorities into masses, or say what is wrong with them.
+
+        Parameters
+        ----------
+        priorities : array_like of real numbers, of shape `shape`, or one number
+            Finite, >= 0, and priority ** alpha <= 2**960.
+        shape : tuple of int
+            Of the transitions.
+
+        Returns
+        -------
+        ndarray of float64
+            Masses, of shape `shape`, or without axes for one number.
+
+        Raises
+        ------
+        PriorityError, ShapeError, ArgumentTypeError
+            Naming the first bad position and its value.
+        """
+        values = as_doubles(priorities, "priorities")
+        check_same_shape(shape, values.shape, ("the transitions", "priorities"))
+        return masses_of(values, self._alpha)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.capacity}, alpha={self.alpha}, size={len(self)}, "
+            f"backend={self._tree.backend!r})"
+        )
+
+    # ---- inside ----
+
+    @property
+    def _oldest(self) -> int:
+        """The number of the oldest transition held; it moves on by itself as numbers are issued.
+
+        So one assignment, to `Ids.next_number`, makes new transitions held and old ones stale: an
+        exception that strikes between two statements, as Ctrl-C does, finds no state in between.
+        """
+        return max(self._floor, self._ids.next_number - self.capacity)
+
+    @property
+    def _oldest_record(self) -> int:
+        """The number of the oldest record whose frames may be in a stack."""
+        return max(0, self._oldest - self._context)
+
+    def _copy_out(self, numbers: Indices, slots: Indices, target: Records) -> None:
+        """Fill `target`, of `sample_dtype`, with transitions that are held."""
+        if self._layout is None:
+            np.take(self._storage, slots, out=target, mode="clip")
+        else:
+            gather(self._layout, self._storage, numbers, target)
+
+    def _check_not_bare(self, numbers: Indices, live: NDArray[np.bool_]) -> None:
+        if self._layout is None:
+            return
+        bare = live & (self._storage["ahead"][numbers % len(self._storage)] == 0)
+        if bare.any():
+            where = place("ids", int(np.argmax(bare)), bare.shape)
+            raise IdError(f"{where} names a frame that begins no transition: no such id is drawn")
+
+    def _spare_snapshots(self, count: int) -> None:
+        """Have open snapshots copy what `count` new transitions will overwrite."""
+        for snapshot in self._snapshots:
+            if snapshot.open:
+                snapshot.rows.spare(self.inserted + count)
+            else:
+                self._snapshots = [s for s in self._snapshots if s.open]
+
+    def _numbers_of(self, slots: Indices) -> Indices:
+        newest = self._ids.next_number - 1
+        return newest - (newest - slots) % self.capacity
+
+
+def ring_slices(first: int, count: int, capacity: int) -> list[slice]:
+    """Give the slots of `count` numbers from `first` on: one slice, or two where the ring wraps."""
+    start = first % capacity
+    stop = start + count
+    if stop <= capacity:
+        return [slice(start, stop)]
+    return [slice(start, capacity), slice(0, stop - capacity)]
+
+
+def take_storage(capacity: int, dtype: np.dtype[Any]) -> Records:
+    """Take the memory of all transitions now, so that no later call runs out."""
+    needed = capacity * dtype.itemsize
+    left = open_backend("cpu").memory_available()
+    try:
+        if needed > left:
+            raise MemoryError
+        storage = np.empty(capacity, dtype=dtype)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(
+            f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
+            f"{left} that the memory limit, control group included, has left"
+        ) from None
+    storage.view(np.uint8).fill(0)
+    return storage
+
+
+def take_rows(count: int, dtype: np.dtype[Any]) -> Records:
+    """Make room for records that are drawn."""
+    try:
+        return np.empty(count, dtype=dtype)
+    except (MemoryError, ValueError):
+        raise OutOfMemoryError(
+            f"n is {count}: the memory cannot hold so many transitions of {dtype.itemsize} bytes"
+        ) from None
+
+
+def same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
+    """Tell whether records hold the same fields, whatever their byte order and padding."""
+    if given.names != own.names:
+        return False
+    if given.names is None:
+        base_given, base_own = given.base, own.base
+        if given.subdtype or own.subdtype:
+            return given.shape == own.shape and same_fields(base_given, base_own)
+        return given.newbyteorder("=") == own.newbyteorder("=")
+    return all(same_fields(given[name], own[name]) for name in given.names)
+
+
+def _remedy(rows: NDArray[Any]) -> str:
+    """Say how records are made, to those who give something else."""
+    if rows.dtype.names is not None:
+        return ""
+    return "; give records, as in np.zeros(n, buffer.dtype) with its fields set, or tuples"
+
+
+def are_tuples(values: Any) -> bool:
+    """Tell whether these are tuples, one a record, in lists of any depth."""
+    return all(map(are_tuples, values)) if isinstance(values, list) else isinstance(values, tuple)
+
+
+def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
+    """Make records of what a caller gives as transitions."""
+    tuples = are_tuples(transitions)
+    try:
+        rows = np.asarray(transitions, dtype=dtype if tuples else None)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
+    if not same_fields(rows.dtype, dtype):
+        raise ArgumentTypeError(
+            f"transitions have dtype {rows.dtype}: it must be {dtype}{_remedy(rows)}"
+        )
+    return rows
