@@ -1,5 +1,5 @@
 #!/bin/sh
-# Ape-X on this machine: one replay rank, one learner, N actors (--actors N, 4 unless given).
+# Ape-X on this machine: one replay rank (--shards S: several), one learner, N actors (--actors N, 4 unless given).
 #
 #   sh jobs/local.sh [--find-links DIR] [options of `libsumtree apex`]
 #
@@ -14,20 +14,24 @@ started_in=$PWD
 # shellcheck source=jobs/environment.sh
 . "$checkout/jobs/environment.sh"
 
-# Sets `actors`, and `alone` where one process is enough: it can also say what is wrong with N.
+# Sets `actors`, `shards`, and `alone` where one process is enough: it can also say what is wrong with N.
 read_options() {
-    actors=4 alone=''
+    actors=4 shards=1 alone=''
     while [ $# -gt 0 ]; do
         case $1 in
         --actors) actors=${2-} ;;
         --actors=*) actors=${1#--actors=} ;;
+        --shards) shards=${2-} ;;
+        --shards=*) shards=${1#--shards=} ;;
         --evaluate | --evaluate=* | --help | -h) alone=yes ;;
         esac
         shift
     done
-    case $actors in
-    '' | *[!0-9]* | 0*) alone=yes ;;
-    esac
+    for number in "$actors" "$shards"; do
+        case $number in
+        '' | *[!0-9]* | 0*) alone=yes ;;
+        esac
+    done
 }
 
 # Makes pip take packages from the folder $1 alone.
@@ -55,7 +59,7 @@ if [ -n "$alone" ]; then
     exec "$python" -m libsumtree apex "$@"
 fi
 # shellcheck disable=SC2034 # read by sites/workstation.sh
-job_ranks=$((actors + 2))
+job_ranks=$((actors + shards + 1))
 launcher_allow
 PATH=${launcher%/*}:$PATH
 # shellcheck disable=SC2086 # words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator, Philox, SeedSequence
 
-from launch import Jobs
+from launch import PROGRAMS, Jobs
 from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.checkpoint import read_manifest
 from ring import RECORD, assert_same, batch, held, sharding
@@ -239,3 +240,28 @@ def test_a_rank_that_is_no_shard(jobs: Jobs) -> None:
     job = jobs.start_shards(1, "expects_two_shards", capacity=256)
     assert job.end() != 0
     assert "ranks 0 .. 1 are replay ranks, and a client is one of those above them" in job.err
+
+
+def test_command_line_starts_shards(jobs: Jobs) -> None:
+    serve = ["-m", "mpi4py", "-m", "libsumtree", "replay", "--capacity", "64", "--shards", "2"]
+    program = [":", "-n", "1", sys.executable, "-m", "mpi4py", str(PROGRAMS / "alone.py")]
+    job = jobs.command(2, [sys.executable, *serve, "--ranks", "3", *program, "adds_to_two_shards"])
+    job.succeed()
+    assert "shard 0 of 2 ended after" in job.out
+    assert "shard 1 of 2 ended after" in job.out
+    assert job.out.count("30 added, 30 held") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--capacity 64 --shards 2 --ranks 2", "--ranks is 2: 2 replay ranks and their clients"),
+        ("--capacity 63 --shards 2 --ranks 3", "capacity is 63, and shards is 2"),
+        ("--capacity 64 --shards 0 --ranks 3", "shards is 0: at least 1"),
+    ],
+)
+def test_command_line_that_cannot_start_shards(jobs: Jobs, options: str, message: str) -> None:
+    serve = ["-m", "mpi4py", "-m", "libsumtree", "replay", *options.split()]
+    job = jobs.command(1, [sys.executable, *serve])
+    assert job.end() != 0
+    assert message in job.err

@@ -75,6 +75,14 @@ def folder_tests(*names: str) -> list[str]:
     return [f"tests/python/test_checkpoint_folder.py::test_{name}" for name in names]
 
 
+def shard_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_shards.py::test_{name}" for name in names]
+
+
+def routing_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_replay_routing.py::test_{name}" for name in names]
+
+
 def service_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_service.py::test_{name}" for name in names]
 
@@ -558,8 +566,8 @@ SERVICE = [
     Mutant(
         "credits given ahead of the learner",
         "python/libsumtree/replay/adds.py",
-        "if not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):",
-        "if False:",
+        "if not held or not (peers.stopping or peers.limiter.may_insert(len(peers.ring()))):",
+        "if not held:",
         service_tests("actor_waits_while_it_has_no_credit"),
     ),
     Mutant(
@@ -613,6 +621,65 @@ SERVICE = [
         'rest = memoryview(b"\\n" + line if self._torn else line)',
         "rest = memoryview(line)",
         ["tests/python/test_metrics.py::test_lines_are_appended_after_a_torn_one"],
+    ),
+]
+
+SHARDS = [
+    Mutant(
+        "targets fall to an empty shard",
+        "python/libsumtree/replay/routing.py",
+        "goes_right = (left <= rest) & (right != 0.0)",
+        "goes_right = left <= rest",
+        routing_tests("no_target_falls_to_an_empty_shard"),
+    ),
+    Mutant(
+        "a running sum over the shards",
+        "python/libsumtree/replay/routing.py",
+        "self._nodes[node] = self._nodes[2 * node] + self._nodes[2 * node + 1]",
+        "self._nodes[node] = sum(self._totals)",
+        routing_tests("shards_are_the_blocks_of_one_tree"),
+    ),
+    Mutant(
+        "targets of a total that has moved",
+        "python/libsumtree/replay/routing.py",
+        "return np.minimum(rests / told * total, np.nextafter(total, 0.0))",
+        "return np.minimum(rests, total)",
+        routing_tests("targets_stretch_with_the_total"),
+    ),
+    Mutant(
+        "draws that do not wait for the learner's own updates",
+        "python/libsumtree/replay/sharded_learner.py",
+        'self._wait(self._without_answer, "answer to an update", timeout, stop=True)',
+        "pass",
+        shard_tests("shards_draw_as_one_big_buffer[2]"),
+    ),
+    Mutant(
+        "the default mass of one shard alone",
+        "python/libsumtree/replay/adds.py",
+        "elsewhere = 0.0 if masses is not None else message.real",
+        "elsewhere = 0.0",
+        shard_tests("edges"),
+    ),
+    Mutant(
+        "a manifest though a shard has failed",
+        "python/libsumtree/replay/shard_folders.py",
+        "        if failures:\n",
+        "        if False:\n",
+        shard_tests("a_shard_that_cannot_write_makes_no_manifest"),
+    ),
+    Mutant(
+        "streams that start anew",
+        "python/libsumtree/replay/restored.py",
+        "    if progress.streams:\n",
+        "    if False:\n",
+        shard_tests("learners_have_streams_of_their_own_that_survive_a_restart[2]"),
+    ),
+    Mutant(
+        "a kept state loses what it goes on from",
+        f"{CHECKPOINT}/states.py",
+        "for chain in state.chains for file in chain}",
+        "for chain in state.chains for file in chain[:1]}",
+        ["tests/python/test_checkpoint_states.py::test_what_kept_states_go_on_from_stays"],
     ),
 ]
 
@@ -836,4 +903,4 @@ STACKS = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *STACKS, *FILES, *SERVICE, *MEASURING, *DEVICES, *JOBS]
+MUTANTS = [*TREES, *RING, *STACKS, *FILES, *SERVICE, *SHARDS, *MEASURING, *DEVICES, *JOBS]

@@ -97,6 +97,23 @@ def test_a_run_from_the_first_line_to_the_last(tmp_path):
     assert names == ["learning-curve.png", "policy.npz"]
 
 
+def test_two_shards_hold_the_buffer_and_one_goes_on(tmp_path):
+    """Interrupted by its number of steps; then one replay rank goes on from the two of before."""
+    checkpoints = ("--checkpoint-dir", tmp_path / "files")
+    code, out, err = finish(
+        start(tmp_path, "--steps", "700", "--shards", "2", *checkpoints, ranks=4)
+    )
+    assert code == 0, err
+    assert out.startswith("Ape-X DQN on CartPole-v1: 1 actor, 2 shards, seed 0, 700 ")
+    assert re.search(r"^environment steps    700 ", out, re.MULTILINE)
+    assert re.search(r"^learner steps        12[456] of 32 transitions$", out, re.MULTILINE)
+    assert list((tmp_path / "files").glob("replay-*.manifest"))
+    code, out, err = finish(start(tmp_path, "--steps", "900", *checkpoints))
+    assert code == 0, err
+    assert "going on from a checkpoint at 700 of 900 environment steps" in out
+    assert re.search(r"^environment steps    900 ", out, re.MULTILINE)
+
+
 def test_another_environment_without_pacing(tmp_path):
     code, out, err = finish(
         start(tmp_path, "--env", "FrozenLake-v1", "--steps", "600", "--samples-per-insert", "none")

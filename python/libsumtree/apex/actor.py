@@ -16,7 +16,7 @@ from .nstep import NStepAccumulator, TransitionBatch
 from .parameters import POLL_SECONDS
 
 if TYPE_CHECKING:
-    from ..replay import ActorClient
+    from ..replay import ActorClient, ShardedActor
     from ..replay.signals import StopFlag
     from .network import QFunction
     from .options import ApexOptions
@@ -135,7 +135,7 @@ class Actor:
         This actor's number, 0 .. actors - 1.
     network : QFunction
         A network of its own, whose parameters the learner sends.
-    client : ActorClient
+    client : ActorClient or ShardedActor
         Where transitions go.
     sink : ParameterSink
         Where parameters come from.
@@ -151,7 +151,7 @@ class Actor:
         spec: EnvironmentSpec,
         number: int,
         network: QFunction,
-        client: ActorClient,
+        client: ActorClient | ShardedActor,
         sink: ParameterSink,
         flag: StopFlag,
         quota: int,

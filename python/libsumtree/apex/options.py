@@ -63,7 +63,10 @@ class ApexOptions:
     """What `run` does. Each field is the command-line option of the same name."""
 
     env: str = _option("CartPole-v1", "ID", "Gymnasium environment with discrete actions", str)
-    actors: int = _option(4, "N", "actors; the job has N + 2 ranks", int)
+    actors: int = _option(
+        4, "N", "actors; the job has N + 2 ranks, one more for each shard beyond the first", int
+    )
+    shards: int = _option(1, "N", "replay ranks that share the buffer out", int)
     steps: int = _option(60_000, "N", "environment steps of all actors together", int)
     seed: int = _option(0, "S", "seed of environments, exploration, network and replay", int)
     output_dir: Path = _option(
@@ -187,6 +190,7 @@ class ApexOptions:
 
 _POSITIVE = (
     "actors",
+    "shards",
     "steps",
     "learning_rate",
     "n_step",
@@ -208,6 +212,7 @@ _RANGES = {
     "gamma": (0, 1),
     "alpha": (0, math.inf),
     "actors": (1, 4096),
+    "shards": (1, 4096),
     "n_step": (1, 1000),
     "batch_size": (1, 65_536),
     "actor_batch": (1, 65_536),

@@ -20,6 +20,8 @@ def opening(options: ApexOptions, resumed: bool, done: int) -> str:
     if done and not resumed:
         start += ", with a new network, for the checkpoint holds none"
     actors = "1 actor" if options.actors == 1 else f"{options.actors} actors"
+    if options.shards > 1:
+        actors += f", {options.shards} shards"
     return f"Ape-X DQN on {options.env}: {actors}, seed {options.seed}, {start}"
 
 

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from ..replay.signals import StopFlag
     from .training import BestPolicy, Training
 
-REPLAY_RANK = 0
-LEARNER_RANK = 1
-FIRST_ACTOR = 2
 PROGRESS_SECONDS = 2.0
 
 BARRIER_POLL_SECONDS = 0.005
@@ -52,7 +49,8 @@ GRACE = 30.0
 def run(options: ApexOptions) -> float | None:
     """Train an Ape-X DQN agent; every rank of the job calls this.
 
-    Rank 0 is the replay rank, rank 1 the learner, the others are actors.
+    The first ranks, as many as there are shards, are replay ranks; then comes the learner, and the
+    others are actors.
 
     Returns
     -------
@@ -84,12 +82,12 @@ def run(options: ApexOptions) -> float | None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         spec = _agreed_spec(options, comm)
         with _Channels(comm) as channels, _one_core():
-            if channels.rank == REPLAY_RANK:
+            if channels.rank < options.shards:
                 _serve(options, spec, channels)
                 return None
             done = _hear_of_replay_rank(channels)
             network = make_network(options.network, _network_spec(options, spec))
-            if channels.rank == LEARNER_RANK:
+            if channels.rank == options.shards:
                 return _learn(options, spec, network, channels, flag, done)
             _act(options, spec, network, channels, flag, done)
             return None
@@ -156,15 +154,15 @@ def _prepare(options: ApexOptions, comm: MPI.Intracomm) -> EnvironmentSpec:
     from ..replay import check_world
 
     options.check()
-    check_world(comm, options.actors + FIRST_ACTOR)
+    check_world(comm, options.actors + options.shards + 1)
     for module, extra in (("matplotlib", "apex"), ("threadpoolctl", "apex"), ("h5py", "hdf5")):
         require(module, extra)
     spec = describe(options.env)
     make_network(options.network, _network_spec(options, spec))
     _replay_config(options, spec)
-    if comm.Get_rank() == LEARNER_RANK:
+    if comm.Get_rank() == options.shards:
         prepare_folder("--output-dir", options.output_dir)
-    if comm.Get_rank() == REPLAY_RANK and options.checkpoint_dir is not None:
+    if comm.Get_rank() == 0 and options.checkpoint_dir is not None:
         prepare_folder("--checkpoint-dir", options.checkpoint_dir)
     return spec
 
@@ -185,6 +183,7 @@ def _replay_config(options: ApexOptions, spec: EnvironmentSpec) -> ReplayConfig:
 
     return ReplayConfig(
         capacity=options.capacity,
+        shards=options.shards,
         dtype=spec.record_dtype(),
         alpha=options.alpha,
         beta=options.beta,
@@ -215,16 +214,18 @@ def _serve(options: ApexOptions, spec: EnvironmentSpec, channels: _Channels) -> 
         problem = error
     agree(channels.parameters, problem)
     assert replay.buffer is not None  # the configuration names the record dtype
-    channels.parameters.Bcast(np.array(replay.buffer.inserted, np.int64), REPLAY_RANK)
+    channels.parameters.Allreduce(
+        np.array(replay.buffer.inserted, np.int64), np.zeros((), np.int64)
+    )
     replay.run()
     _wait_for_all(channels.parameters)
 
 
 def _hear_of_replay_rank(channels: _Channels) -> int:
-    """Return the environment steps made before this run, once the replay rank has started."""
+    """Return the environment steps made before this run, once the replay ranks have started."""
     agree(channels.parameters, None)
     done = np.zeros((), np.int64)
-    channels.parameters.Bcast(done, REPLAY_RANK)
+    channels.parameters.Allreduce(np.zeros((), np.int64), done)
     return int(done)
 
 
@@ -236,15 +237,19 @@ def _act(
     flag: StopFlag,
     done: int,
 ) -> None:
-    from ..replay import ActorClient
+    from ..replay import ActorClient, ShardedActor
     from .actor import Actor
     from .parameters import ParameterSink
 
-    sink = ParameterSink(channels.parameters, LEARNER_RANK, network.parameters())
-    with ActorClient(
-        channels.replay, spec.record_dtype(), replay_rank=REPLAY_RANK, timeout=options.timeout
-    ) as client:
-        number = channels.rank - FIRST_ACTOR
+    sink = ParameterSink(channels.parameters, options.shards, network.parameters())
+    dtype, timeout = spec.record_dtype(), options.timeout
+    client: ActorClient | ShardedActor
+    if options.shards == 1:
+        client = ActorClient(channels.replay, dtype, timeout=timeout)
+    else:
+        client = ShardedActor(channels.replay, dtype, options.shards, timeout)
+    with client:
+        number = channels.rank - options.shards - 1
         quota = shares(max(options.steps - done, 0), options.actors)[number]
         Actor(options, spec, number, network, client, sink, flag, quota).run()
     sink.close(options.timeout, interrupted=bool(flag))
@@ -259,21 +264,24 @@ def _learn(
     flag: StopFlag,
     done: int,
 ) -> float:
-    from ..replay import LearnerClient
+    from ..replay import LearnerClient, ShardedLearner
     from .parameters import ParameterSource
     from .training import Training
 
     target = make_network(options.network, _network_spec(options, spec))
     learner = DoubleQLearner(network, target, options.target_interval)
     progress = Progress(PROGRESS_SECONDS, _say)
-    client = LearnerClient(
-        channels.replay, spec.record_dtype(), replay_rank=REPLAY_RANK, timeout=options.timeout
-    )
+    dtype, timeout = spec.record_dtype(), options.timeout
+    client: LearnerClient | ShardedLearner
+    if options.shards == 1:
+        client = LearnerClient(channels.replay, dtype, timeout=timeout)
+    else:
+        client = ShardedLearner(channels.replay, dtype, options.shards, timeout)
     training = Training(options, spec, learner, client, progress, flag, done)
     _say(report.opening(options, training.resumed, done))
     source = ParameterSource(
         channels.parameters,
-        range(FIRST_ACTOR, FIRST_ACTOR + options.actors),
+        range(options.shards + 1, options.shards + 1 + options.actors),
         network.parameters(),
     )
     training.run(source)

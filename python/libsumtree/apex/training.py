@@ -19,7 +19,7 @@ from .learner import DoubleQLearner, part
 from .progress import Counters, Progress
 
 if TYPE_CHECKING:
-    from ..replay import LearnerClient, ReplaySample
+    from ..replay import LearnerClient, ReplaySample, ShardedLearner
     from ..replay.signals import StopFlag
     from .network import QFunction
     from .options import ApexOptions
@@ -89,7 +89,7 @@ class Training:
         What is played.
     learner : DoubleQLearner
         The arithmetic.
-    client : LearnerClient
+    client : LearnerClient or ShardedLearner
         The replay rank. If it has restored a learner's state, that is taken over.
     progress : Progress
         What is said on screen.
@@ -114,7 +114,7 @@ class Training:
         options: ApexOptions,
         spec: EnvironmentSpec,
         learner: DoubleQLearner,
-        client: LearnerClient,
+        client: LearnerClient | ShardedLearner,
         progress: Progress,
         flag: StopFlag,
         done: int,

@@ -21,9 +21,13 @@ Serve a prioritized replay buffer to the other ranks of one MPI job.
   mpiexec -n 1 python -m mpi4py -m libsumtree replay --capacity 1000000 --ranks 6 \\
       : -n 5 python -m mpi4py my_agent.py
 
-The other ranks use libsumtree.replay.LearnerClient and ActorClient. The service ends when a
-learner asks for it, when all clients have left, or with SIGTERM, SIGUSR1 or Ctrl-C, and leaves a
-checkpoint if it has a folder for them.
+The other ranks use libsumtree.replay.LearnerClient and ActorClient; with --shards, several of which
+hold the buffer together, ShardedLearner and ShardedActor. The service ends when a learner asks for
+it, when all clients have left, or with SIGTERM, SIGUSR1 or Ctrl-C, and leaves a checkpoint if it
+has a folder for them.
+
+  mpiexec -n 2 python -m mpi4py -m libsumtree replay --shards 2 --capacity 1000000 --ranks 6 \\
+      : -n 4 python -m mpi4py my_agent.py
 """
 
 _NEED_FOLDER = ("checkpoint_interval", "keep", "full_every", "compression")
@@ -50,6 +54,12 @@ def _add_buffer(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--capacity", type=int, metavar="N", required=True, help="transitions held")
     add("--ranks", type=int, metavar="R", required=True, help="ranks of the whole job")
+    add(
+        "--shards",
+        type=int,
+        metavar="S",
+        help="replay ranks, the first ones of the job, which share the buffer out (default: 1)",
+    )
     add(
         "--dtype",
         metavar="JSON",
@@ -164,11 +174,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         config = _config(args)
         check_world(comm, args.ranks)
-        if comm.Get_rank() != 0:
-            raise WorldError(
-                f"libsumtree replay is rank {comm.Get_rank()} where it must be rank 0: start it "
-                f"once and first, as in `mpiexec -n 1 ... replay : -n {args.ranks - 1} ...`"
-            )
+        _check_rank(comm.Get_rank(), config.shards, args.ranks)
         summary = ReplayRank(comm, config).run()
     except (SumTreeError, OSError) as error:
         if comm.Get_size() == 1:
@@ -181,6 +187,17 @@ def main(args: argparse.Namespace) -> int:
     if not summary.saved:
         complain("the last checkpoint was not written: what came after the one before is lost")
     return 0 if summary.saved else REFUSED
+
+
+def _check_rank(rank: int, shards: int, ranks: int) -> None:
+    if rank < shards:
+        return
+    where = "rank 0" if shards == 1 else f"one of ranks 0 .. {shards - 1}"
+    often = "once" if shards == 1 else f"{shards} times"
+    raise WorldError(
+        f"libsumtree replay is rank {rank} where it must be {where}: start it {often} and first, "
+        f"as in `mpiexec -n {shards} ... replay : -n {ranks - shards} ...`"
+    )
 
 
 def _config(args: argparse.Namespace) -> ReplayConfig:
@@ -198,8 +215,13 @@ def _config(args: argparse.Namespace) -> ReplayConfig:
             raise ArgumentError(f"{flags} has no meaning without --checkpoint-dir")
     if "metrics_interval" in given and "metrics" not in given:
         raise ArgumentError("--metrics-interval has no meaning without --metrics")
-    if args.ranks < 2:
-        raise ArgumentError(f"--ranks is {args.ranks}: a replay rank and its clients are >= 2")
+    shards = given.get("shards", 1)
+    if args.ranks < 2 or args.ranks <= shards:
+        raise ArgumentError(
+            f"--ranks is {args.ranks}: a replay rank and its clients are >= 2"
+            if shards == 1
+            else f"--ranks is {args.ranks}: {shards} replay ranks and their clients are more"
+        )
     if "dtype" in given:
         given["dtype"] = dtype_from_text(given["dtype"])
     if "beta" in given:
@@ -220,14 +242,18 @@ def _beta(text: str) -> Any:
 
 
 def _report(summary: ReplaySummary) -> str:
+    name = "replay rank" if summary.shards == 1 else f"shard {summary.shard} of {summary.shards}"
     lines = [
-        f"replay rank ended after {summary.seconds:.1f} s, for {summary.reason}",
+        f"{name} ended after {summary.seconds:.1f} s, for {summary.reason}",
         f"transitions: {summary.inserted} added, {summary.size} held, {summary.sampled} drawn; "
         f"{summary.stale} updates were stale",
     ]
     if summary.rejected:
         ranks = ", ".join(f"{n} from rank {rank}" for rank, n in sorted(summary.rejected.items()))
         lines.append(f"messages refused: {ranks}")
+    if len(summary.stale_of) > 1:
+        ranks = ", ".join(f"{n} of rank {rank}" for rank, n in sorted(summary.stale_of.items()))
+        lines.append(f"stale updates: {ranks}")
     if summary.silent:
         lines.append(f"left without a word: ranks {', '.join(map(str, summary.silent))}")
     if summary.last_checkpoint is not None:

@@ -16,6 +16,9 @@ by rank::
             while not actor.stopping:
                 actor.add(transitions, priorities)
 
+Several replay ranks, ranks 0 .. R - 1 with ``ReplayConfig(capacity, shards=R)``, share one buffer
+out; its clients are `ShardedLearner` and `ShardedActor` then.
+
 Start it by ``mpiexec -n 4 python -m mpi4py program.py``, so that an exception in one rank ends the
 job instead of hanging it.
 """

@@ -154,7 +154,8 @@ class ReplayConfig:
     def of_shard(self, shard: int) -> ReplayConfig:
         """Return the settings of one shard: its part of everything that shards divide.
 
-        Only shard 0 begins checkpoints by itself.
+        Only shard 0 begins checkpoints by itself. Further shards have metrics files of their own,
+        with the number of the shard before the suffix.
         """
         interval, error_buffer = self.checkpoint_interval, self.error_buffer
         return replace(
@@ -163,6 +164,7 @@ class ReplayConfig:
             min_size_to_sample=-(-self.min_size_to_sample // self.shards),
             error_buffer=None if error_buffer is None else error_buffer / self.shards,
             checkpoint_interval=interval if shard == 0 else math.inf,
+            metrics=_of_shard(self.metrics, shard),
             shards=1,
         )
 
@@ -189,3 +191,9 @@ class ReplayConfig:
             raise ArgumentTypeError(f"{name} is {value!r}: a number of seconds")
         if not low <= value <= high or (open_below and value == low):
             raise ArgumentError(f"{name} is {value} s: a number of seconds from {low} to {high}")
+
+
+def _of_shard(path: Path | None, shard: int) -> Path | None:
+    if path is None or shard == 0:
+        return path
+    return path.with_name(f"{path.stem}.shard-{shard:04d}{path.suffix}")

@@ -7,14 +7,21 @@ import select
 import sys
 
 _CLEAR = "\r\x1b[K"
+_name = "libsumtree replay"
 _standing = False  # whether the cursor is at the end of a status line
+
+
+def speak_as(shard: int) -> None:
+    """Name the shard in all that is said from now on."""
+    global _name
+    _name = f"libsumtree replay, shard {shard}"
 
 
 def say(text: str) -> None:
     """Tell whoever watches the job, on standard error."""
     global _standing
     clear, _standing = _CLEAR if _standing else "", False
-    print(f"{clear}libsumtree replay: {text}", file=sys.stderr, flush=True)
+    print(f"{clear}{_name}: {text}", file=sys.stderr, flush=True)
 
 
 def show_status(text: str) -> None:
@@ -30,7 +37,7 @@ def show_status(text: str) -> None:
             _standing = True
             print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)
         else:
-            print(f"libsumtree replay: {text}", file=sys.stderr, flush=True)
+            print(f"{_name}: {text}", file=sys.stderr, flush=True)
 
 
 def end_status() -> None:

@@ -15,6 +15,7 @@ from . import archive
 from .actor import checked_priorities
 from .channel import MPI
 from .learner import ReplaySample, learner_number
+from .limiter import RateLimit
 from .routing import Routing, fractions_of, parts_of, weights_of
 from .shard_draws import Draw, Result, ShardLearner
 from .sharded import ShardedClient
@@ -220,6 +221,40 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         self._wait(self._without_answer, "answer to an update", timeout)
         return self._clients[0].checkpoint(state, timeout)
 
+    def rate_limit(self, timeout: float | None = None) -> RateLimit:
+        """Return the rate limit in force, over all shards; see `LearnerClient.rate_limit`."""
+        parts = [client.rate_limit(timeout) for client in self._clients]
+        return _over_all(parts)
+
+    def set_rate_limit(
+        self,
+        min_size_to_sample: int = 1,
+        samples_per_insert: float | None = None,
+        error_buffer: float | None = None,
+        timeout: float | None = None,
+    ) -> RateLimit:
+        """Have learner and actors paced by other numbers: each shard takes its part of them.
+
+        See `LearnerClient.set_rate_limit`. If a shard refuses, those before it have what they had.
+        """
+        whole = RateLimit(min_size_to_sample, samples_per_insert, error_buffer)
+        shards, buffer = len(self._clients), whole.error_buffer
+        asked = RateLimit(
+            -(-whole.min_size_to_sample // shards),
+            whole.samples_per_insert,
+            None if buffer is None else buffer / shards,
+        )
+        before = [client.rate_limit(timeout) for client in self._clients]
+        parts: list[RateLimit] = []
+        try:
+            for client in self._clients:
+                parts.append(_pace(client, asked, timeout))
+        except BaseException:
+            for client, limit in zip(self._clients[: len(parts)], before, strict=False):
+                _pace(client, limit, timeout)
+            raise
+        return _over_all(parts)
+
     def stop(self) -> None:
         """Ask all replay ranks to end; they tell all clients, this one included."""
         for client in self._clients:
@@ -294,3 +329,18 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         if held and not draw.done:
             draw.end(EmptyTreeError("no shard holds a positive mass"))
         return draw.done
+
+
+def _over_all(parts: list[RateLimit]) -> RateLimit:
+    """Return the rate limit of which these are the shards' parts."""
+    buffer = parts[0].error_buffer
+    return RateLimit(
+        sum(part.min_size_to_sample for part in parts),
+        parts[0].samples_per_insert,
+        None if buffer is None else buffer * len(parts),
+    )
+
+
+def _pace(client: ShardLearner, limit: RateLimit, timeout: float | None) -> RateLimit:
+    minimum, ratio, buffer = limit.min_size_to_sample, limit.samples_per_insert, limit.error_buffer
+    return client.set_rate_limit(minimum, ratio, buffer, timeout)

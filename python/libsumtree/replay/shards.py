@@ -18,6 +18,7 @@ from numpy.random import SeedSequence
 from ..checkpoint import shard_folder
 from ..errors import ReplayError, SumTreeError
 from .config import ReplayConfig
+from .console import speak_as
 from .group import ShardGroup
 from .restored import Place
 
@@ -267,6 +268,7 @@ def join(comm: Any, config: ReplayConfig) -> Alone:
     if config.shards == 1:
         return Alone()
     group = ShardGroup(comm, config.shards)
+    speak_as(group.shard)
     return Leader(group, config) if group.shard == 0 else Follower(group, config)
 
 

@@ -23,7 +23,7 @@ from libsumtree.errors import (
     ReplayTimeoutError,
     ShapeError,
 )
-from libsumtree.replay import ActorClient, LearnerClient
+from libsumtree.replay import ActorClient, LearnerClient, ShardedActor
 
 Comm = MPI.Intracomm
 
@@ -80,6 +80,14 @@ def adds_for_ever(comm: Comm, clients: Comm) -> None:
 def adds_some(comm: Comm, clients: Comm) -> None:
     with ActorClient(comm, RECORD) as actor:
         actor.add(*batch(1, 30))
+
+
+def adds_to_two_shards(comm: Comm, clients: Comm) -> None:
+    with ShardedActor(comm, RECORD, 2) as actor:
+        for seed in range(2):
+            actor.add(*batch(seed, 30))
+            while actor.unacknowledged:
+                actor.poll()
 
 
 def adds_compressible(comm: Comm, clients: Comm) -> None:

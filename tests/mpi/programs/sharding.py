@@ -329,6 +329,12 @@ def paces(comm: Comm, clients: Comm, shards: int) -> None:
         for _ in range(40):
             learner.sample(64)
         status = learner.status
+        assert learner.rate_limit().min_size_to_sample == 120
+        expect(RejectedError, lambda: learner.set_rate_limit(10**6), "capacity")
+        assert learner.rate_limit().samples_per_insert == 0.5
+        limit = learner.set_rate_limit(100, 2.0, 300.0)
+        assert (limit.min_size_to_sample, limit.error_buffer) == (100, 300.0)
+        assert learner.shards[1].rate_limit().error_buffer == 150.0
         np.savez("paced.npz", inserted=status.inserted, sampled=status.sampled)
         learner.stop()
 
