@@ -13,6 +13,7 @@ from ..annealing import BetaSchedule
 from ..arguments import as_integer
 from ..checkpoint import compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
+from ..metrics import shard_path
 from ..records import check_record_dtype
 from .limiter import check_pacing
 from .messages import MESSAGE_LIMIT
@@ -62,7 +63,8 @@ class ReplayConfig:
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
     metrics : pathlib.Path, optional
-        File that lines of JSON are appended to, see docs/metrics.md. None: no metrics.
+        File that lines of JSON are appended to, see docs/metrics.md; of several shards, each has
+        its own, as ``m.shard0.jsonl`` for ``m.jsonl``. None: no metrics.
     metrics_interval : float
         Seconds between two lines.
     status_interval : float
@@ -149,12 +151,16 @@ class ReplayConfig:
         Only shard 0 begins checkpoints by itself.
         """
         interval, error_buffer = self.checkpoint_interval, self.error_buffer
+        metrics = self.metrics
+        if metrics is not None and self.shards > 1:
+            metrics = shard_path(metrics, shard)
         return replace(
             self,
             capacity=self.capacity // self.shards,
             min_size_to_sample=-(-self.min_size_to_sample // self.shards),
             error_buffer=None if error_buffer is None else error_buffer / self.shards,
             checkpoint_interval=interval if shard == 0 else math.inf,
+            metrics=metrics,
             shards=1,
         )
 
