@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from launch import Jobs
-from libsumtree.metrics import read_metrics, summarize
-from ring import RECORD
+from libsumtree.metrics import read_metrics, shard_path, summarize
+from ring import RECORD, sharding
 from test_replay_endings import CLI, assert_refused, beside
 
 
@@ -91,3 +91,23 @@ def test_command_line_says_that_the_last_checkpoint_is_lost(jobs: Jobs, tmp_path
     lines, _ = read_metrics(tmp_path / "m.jsonl")
     assert lines[-1]["event"] == "end"
     assert lines[-1]["checkpoints"]["failures"] >= 1
+
+
+def test_every_shard_has_a_file_of_its_own(jobs: Jobs, tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    settings = {"capacity": sharding.CAPACITY, "seed": 5, "metrics": path}
+    job = jobs.run_shards(2, "fills_blocks", "draws_blocks", **settings)
+    assert sorted(file.name for file in tmp_path.glob("m*")) == [
+        "m.shard0.jsonl",
+        "m.shard1.jsonl",
+    ]
+    for shard in range(2):
+        lines, torn = read_metrics(shard_path(path, shard))
+        assert torn == 0
+        assert [line["event"] for line in (lines[0], lines[-1])] == ["start", "end"]
+        assert {line["rank"] for line in lines} == {shard}
+        counts, told = lines[-1]["counts"], job.json(f"summary.{shard}.json")
+        assert counts["added"] == told["inserted"] == sharding.CAPACITY // 2
+        assert counts["sampled"] == told["sampled"] > 0
+        answered = summarize(lines).latency["sample"]["count"]
+        assert answered == counts["requests"] > 0

@@ -13,6 +13,7 @@ from ..annealing import BetaSchedule
 from ..arguments import as_integer
 from ..checkpoint import compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
+from ..metrics import shard_path
 from ..records import check_record_dtype
 from .limiter import check_pacing
 from .messages import MESSAGE_LIMIT
@@ -68,7 +69,8 @@ class ReplayConfig:
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
     metrics : pathlib.Path, optional
-        File that lines of JSON are appended to, see docs/metrics.md. None: no metrics.
+        File that lines of JSON are appended to, see docs/metrics.md; of several shards, each has
+        its own, as ``m.shard0.jsonl`` for ``m.jsonl``. None: no metrics.
     metrics_interval : float
         Seconds between two lines.
     status_interval : float
@@ -158,13 +160,16 @@ class ReplayConfig:
         with the number of the shard before the suffix.
         """
         interval, error_buffer = self.checkpoint_interval, self.error_buffer
+        metrics = self.metrics
+        if metrics is not None and self.shards > 1:
+            metrics = shard_path(metrics, shard)
         return replace(
             self,
             capacity=self.capacity // self.shards,
             min_size_to_sample=-(-self.min_size_to_sample // self.shards),
             error_buffer=None if error_buffer is None else error_buffer / self.shards,
             checkpoint_interval=interval if shard == 0 else math.inf,
-            metrics=_of_shard(self.metrics, shard),
+            metrics=metrics,
             shards=1,
         )
 
@@ -191,9 +196,3 @@ class ReplayConfig:
             raise ArgumentTypeError(f"{name} is {value!r}: a number of seconds")
         if not low <= value <= high or (open_below and value == low):
             raise ArgumentError(f"{name} is {value} s: a number of seconds from {low} to {high}")
-
-
-def _of_shard(path: Path | None, shard: int) -> Path | None:
-    if path is None or shard == 0:
-        return path
-    return path.with_name(f"{path.stem}.shard-{shard:04d}{path.suffix}")
