@@ -108,7 +108,7 @@ def removable(folder: Path, keep: int, oldest: int = 0) -> list[Path]:
     """Return what is neither one of the newest `keep` states nor needed for them, manifests first.
 
     If `keep` is above 1 and all of these go on from one full file of some shard, the newest state
-    that needs none of such files is kept, too, as `retention.removable` does for one shard.
+    that needs none of such files is kept, too, as ``retention.removable`` does for one shard.
 
     Parameters
     ----------
