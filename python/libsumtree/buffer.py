@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Doubles, Indices, as_count, as_doubles, check_same_shape, place
-from .errors import ArgumentError, StaleIdError
+from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
+from .errors import ArgumentError, TooFewError
 from .frames import check_runs
 from .intake import Intake, append_whole
 from .persistence import SavedRing
 from .ring import Records, RowBytes, as_records, take_rows
-from .tree import masses_of
+from .tree import masses_of, raised
 
 
 class Sample(NamedTuple):
@@ -37,6 +37,26 @@ class Sample(NamedTuple):
     masses: Doubles
     weights: Doubles
     transitions: Records
+
+
+class DistinctSample(NamedTuple):
+    """A draw from a `PrioritizedReplayBuffer` without replacement, in the order of the draws.
+
+    Attributes
+    ----------
+    ids, indices, masses, weights, transitions : ndarray, shape (n,)
+        As those of a `Sample`; no two are the same transition.
+    expansions : ndarray of float64, shape (n,)
+        For how many transitions of the buffer each stands, see `DistinctTreeSample`: the unbiased
+        weights of these draws.
+    """
+
+    ids: Indices
+    indices: Indices
+    masses: Doubles
+    weights: Doubles
+    transitions: Records
+    expansions: Doubles
 
 
 class Taken(NamedTuple):
@@ -65,6 +85,14 @@ class PrioritizedReplayBuffer(SavedRing):
     backend : {"auto", "cpu", "multicore", "gpu"}
     device : int, optional
         Of the tree, see `SumTree`; transitions are in host memory whatever they are.
+    max_times_sampled : int, optional
+        A transition that was drawn so many times is **withdrawn**: it is held and can be read as
+        before, but its mass is 0, and priorities for it are checked and skipped. What a batch draws
+        twice counts twice, and is withdrawn after the batch, which may thus draw it more often than
+        that; with ``replace=False`` none is. Takes 8 bytes for each of `capacity`.
+    max_age : int, optional
+        Only the newest so many transitions are drawn; older ones are withdrawn as they come of age.
+        Records of frames that begin no transition count.
 
     Raises
     ------
@@ -222,21 +250,41 @@ class PrioritizedReplayBuffer(SavedRing):
             If one was never issued.
         """
         with self._lock:
-            numbers, live = self._ids.resolve(ids, self._oldest)
-            if not live.all():
-                position = int(np.argmin(live))
-                value = np.asarray(ids).ravel()[position]
-                raise StaleIdError(
-                    f"{place('ids', position, live.shape)} is {value}: its transition is gone"
-                )
-            self._check_not_bare(numbers, live)
+            numbers = self._held_numbers(ids)
             flat = np.atleast_1d(numbers).ravel()
             records = take_rows(flat.size, self._sample_dtype)
             self._copy_out(flat, flat % self.capacity, records)
         return records.reshape(numbers.shape) if numbers.ndim else records[0].copy()
 
-    def sample(self, n: int, beta: float | None = None, stratified: bool = True) -> Sample:
-        """Draw n transitions, each with probability mass / total, with replacement.
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float | None = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[True] = ...,
+    ) -> Sample: ...
+
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float | None = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[False],
+    ) -> DistinctSample: ...
+
+    def sample(
+        self,
+        n: int,
+        beta: float | None = None,
+        stratified: bool | None = None,
+        *,
+        replace: bool = True,
+    ) -> Sample | DistinctSample:
+        """Draw n transitions, each with probability mass / total.
 
         Parameters
         ----------
@@ -244,33 +292,55 @@ class PrioritizedReplayBuffer(SavedRing):
             How many, >= 0.
         beta : float, optional
             Exponent of the weights, in 0 .. 1; the buffer's own if not given.
-        stratified : bool
+        stratified : bool, optional
             See `PriorityTree.sample`.
+        replace : bool
+            Whether a transition may be drawn more than once, see `PriorityTree.sample`.
 
         Returns
         -------
         Sample
             ids, indices, masses, weights and transitions, each of shape (n,).
+        DistinctSample
+            Without replacement: expansions as well.
 
         Raises
         ------
         EmptyTreeError
             If n > 0 and no transition has a positive mass.
-        ExponentError
-            If beta is outside 0 .. 1.
+        TooFewError
+            If fewer than n transitions have one, without replacement.
+        ExponentError, ArgumentError
+            If beta is outside 0 .. 1, or stratified true without replacement.
 
         Notes
         -----
         O(n log capacity) and one copy of each record.
         """
-        transitions = take_rows(as_count(n, "n"), self._sample_dtype)
+        count = as_count(n, "n")
+        if not replace and count > self.capacity:
+            raise TooFewError(f"n is {count}, without replacement: the capacity is {self.capacity}")
+        transitions = take_rows(count, self._sample_dtype)
         with self._lock:
-            drawn = self._tree.sample(n, self.beta if beta is None else beta, stratified)
-            self._sampled += 1
-            numbers = self._numbers_of(drawn.indices)
-            ids = self._ids.of_numbers(numbers)
-            self._copy_out(numbers, drawn.indices, transitions)
-            return Sample(ids, *drawn, transitions)
+            self._withdraw_old()
+            exponent = self.beta if beta is None else beta
+            if replace:
+                drawn = self._tree.sample(n, exponent, stratified is None or stratified)
+                return Sample(self._drawn(drawn.indices, transitions), *drawn, transitions)
+            distinct = self._tree.sample(n, exponent, stratified, replace=False)
+            ids = self._drawn(distinct.indices, transitions)
+            return DistinctSample(ids, *distinct[:3], transitions, distinct.expansions)
+
+    def _drawn(self, indices: Indices, transitions: Records, counts: bool = True) -> Indices:
+        """Note a draw, and copy its transitions; return their ids."""
+        self._sampled += counts
+        if counts:
+            spent = self._withdrawal.note(indices, self.inserted)
+            if len(spent):
+                self._tree.update(spent, 0.0)
+        numbers = self._numbers_of(indices)
+        self._copy_out(numbers, indices, transitions)
+        return self._ids.of_numbers(numbers)
 
     def take(self, indices: Indices, counts: bool = True) -> Taken:
         """Copy the transitions at leaves that descents of `tree` have found.
@@ -294,10 +364,8 @@ class PrioritizedReplayBuffer(SavedRing):
         """
         transitions = take_rows(len(indices), self._sample_dtype)
         with self._lock:
-            self._sampled += counts
-            numbers = self._numbers_of(indices)
-            self._copy_out(numbers, indices, transitions)
-            return Taken(self._ids.of_numbers(numbers), self._tree[indices], transitions)
+            masses = self._tree[indices]
+            return Taken(self._drawn(indices, transitions, counts), masses, transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.
@@ -311,7 +379,8 @@ class PrioritizedReplayBuffer(SavedRing):
         Returns
         -------
         int
-            How many ids were stale: they are skipped.
+            How many ids were stale: they are skipped. So are those of withdrawn transitions, which
+            do not count.
 
         Raises
         ------
@@ -330,10 +399,64 @@ class PrioritizedReplayBuffer(SavedRing):
             self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
-            if stale:
+            live &= ~self._withdrawal.holds(numbers, self.inserted)
+            if not live.all():
                 slots, masses = slots[live], masses[live] if masses.ndim else masses
             self._tree.update(slots, masses)
             return stale
+
+    def set_alpha(self, alpha: float, priorities: ArrayLike | None = None) -> None:
+        """Set the exponent of priorities, and give all transitions held the masses that it makes.
+
+        Parameters
+        ----------
+        alpha : float
+            Finite, >= 0.
+        priorities : array_like of real numbers, shape (len(buffer),), or one number, optional
+            Of the transitions held, oldest first: their masses are priority ** alpha, as ever. By
+            default, for the buffer holds masses alone, mass ** (alpha / the old alpha): with r that
+            quotient, within a relative (4 r + 1) * 2**-52 of what the priorities would make.
+
+        Raises
+        ------
+        ExponentError
+            If alpha is negative or not finite.
+        ArgumentError
+            If the old alpha is 0, which makes every positive priority the mass 1: what they were is
+            lost, so that `priorities` must be given. Or if an intake is open.
+        PriorityError, ShapeError, ArgumentTypeError
+            If a priority or a mass cannot be raised to that power, naming the first; nothing is
+            changed by any error.
+
+        Notes
+        -----
+        O(capacity). Masses that have become 0, as that of priority 1e-200 does with alpha 2, stay 0
+        unless priorities are given. So do those of withdrawn transitions, even then.
+        """
+        exponent = as_real(alpha, "alpha")
+        with self._lock:
+            self._check_no_intake()
+            before = self._held_masses()
+            if priorities is None:
+                masses = raised(before, self._alpha, exponent)
+            else:
+                values = as_doubles(priorities, "priorities")
+                check_same_shape(before.shape, values.shape, ("the transitions held", "priorities"))
+                masses = np.where(self._drawable(), masses_of(values, exponent), 0.0)
+            old = self._alpha
+            try:
+                self._set_held_masses(masses)
+                self._alpha = exponent
+            except BaseException:
+                self._set_held_masses(before)
+                self._alpha = old
+                raise
+
+    def set_times_sampled(self, ids: Indices, times: Indices) -> None:
+        """Take over counts of another buffer, with masses that fit them; stale ids are skipped."""
+        with self._lock:
+            numbers, live = self._ids.resolve(ids, self._oldest)
+            self._withdrawal.set_times(numbers[live], times[live], self.inserted)
 
     def clear(self) -> None:
         """Drop all transitions; their ids are stale, and no id is issued again. O(capacity)."""

@@ -97,6 +97,7 @@ class Intake:
                 length = slots.stop - slots.start
                 buffer._tree[slots] = kept[:length] if kept.ndim else kept
                 kept = kept[length:] if kept.ndim else kept
+            buffer._withdraw_old()
             return ids
 
     def _without_bare(self, masses: Doubles) -> Doubles:
@@ -172,6 +173,8 @@ def append_whole(
             tree._set_range(slot, count, _EMPTY)
             ring._storage[slot : slot + count].view(np.uint8)[...] = 0
         raise
+    if ring._withdrawal.max_age is not None:
+        ring._withdraw_old()
     return True
 
 
