@@ -149,11 +149,11 @@ def test_it_learns_cartpole_and_goes_on_from_a_checkpoint(tmp_path: Path) -> Non
     # Seeds 0, 1 and 2 come to 311, 418 and 438.
     assert means[0] < 60.0 < 120.0 < means.max(), f"of 20 episodes: {means[0]}, {means.max()}"
 
-    masses = model.replay_buffer.tree[: model.replay_buffer.pos]
+    masses = model.replay_buffer.tree[: model.replay_buffer.size()]
     assert len(np.unique(masses)) > 2000, "priorities did not change"
     model.save(tmp_path / "model")
     model.save_replay_buffer(tmp_path / "buffer")
-    other = PrioritizedDQN.load(tmp_path / "model", env="CartPole-v1", device="cpu")
+    other = PrioritizedDQN.load(tmp_path / "model", env=model.get_env(), device="cpu")
     other.load_replay_buffer(tmp_path / "buffer")
     np.testing.assert_array_equal(other.replay_buffer.tree[:], model.replay_buffer.tree[:])
     one, two = model.replay_buffer.sample(8), other.replay_buffer.sample(8)

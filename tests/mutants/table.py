@@ -91,6 +91,10 @@ def waiting_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_waiting.py::test_{name}" for name in names]
 
 
+def compat_tests(topic: str, *names: str) -> list[str]:
+    return [f"tests/python/test_compat_{topic}.py::test_{name}" for name in names]
+
+
 TREES = [
     Mutant(
         "delta update",
@@ -903,4 +907,60 @@ STACKS = [
     ),
 ]
 
-MUTANTS = [*TREES, *RING, *STACKS, *FILES, *SERVICE, *SHARDS, *MEASURING, *DEVICES, *JOBS]
+COMPAT = [
+    Mutant(
+        "Tianshou's targets by the other side",
+        "python/libsumtree/compat/tianshou.py",
+        'self._tree.find(value, side="left")',
+        "self._tree.find(value)",
+        compat_tests("golden", "same_answers_as_the_real_one"),
+    ),
+    Mutant(
+        "TorchRL's targets by the other side",
+        "python/libsumtree/compat/torchrl.py",
+        'self._tree.find(within[~beyond], side="left")',
+        "self._tree.find(within[~beyond])",
+        compat_tests("golden", "same_answers_as_the_real_one"),
+    ),
+    Mutant(
+        "a range that includes its end",
+        "python/libsumtree/compat/conventions.py",
+        "stop = last + capacity if last < 0 else last\n",
+        "stop = last + capacity + 1 if last < 0 else last\n",
+        compat_tests("golden", "same_answers_as_the_real_one"),
+    ),
+    Mutant(
+        "float32 that is not rounded",
+        "python/libsumtree/compat/torchrl.py",
+        "return exact.astype(self._DTYPE).astype(np.float64)",
+        "return exact.astype(np.float64)",
+        compat_tests("trees", "torchrl_fp32_rounds_what_goes_in_and_out_and_adds_exactly"),
+    ),
+    Mutant(
+        "eps left out of updates",
+        "python/libsumtree/compat/cpprb.py",
+        "return priorities + self._eps\n",
+        "return priorities + 0.0\n",
+        compat_tests("golden", "same_answers_as_the_real_one"),
+    ),
+    Mutant(
+        "overwritten transitions updated",
+        "python/libsumtree/compat/cpprb.py",
+        "known = ids < self._known\n",
+        "known = ids <= ids\n",
+        compat_tests("cpprb", "what_was_overwritten_is_skipped_where_that_was_asked_for"),
+    ),
+]
+
+MUTANTS = [
+    *TREES,
+    *RING,
+    *STACKS,
+    *FILES,
+    *SERVICE,
+    *SHARDS,
+    *MEASURING,
+    *DEVICES,
+    *JOBS,
+    *COMPAT,
+]

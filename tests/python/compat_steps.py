@@ -93,8 +93,8 @@ def tianshou_steps(rng: np.random.Generator) -> Iterator[Step]:
         yield ["tree", "reduce", [int(indices(rng, below=5)), int(rng.integers(5, 14))]]
         yield ["tree", "reduce", [2, -int(rng.integers(1, 10))]]
         yield ["tree", "get_prefix_sum_idx", [array(rng.random(7) * 3.0)]]
-        yield ["tree", "get_prefix_sum_idx", [array(quarters(rng, 6) / 4)]]
-        yield ["tree", "get_prefix_sum_idx", [float(quarters(rng) / 4)]]
+        yield ["tree", "get_prefix_sum_idx", [array(quarters(rng, 6))]]
+        yield ["tree", "get_prefix_sum_idx", [float(quarters(rng))]]
     yield ["tree", "reduce", []]
     yield ["tree", "reduce", [4, 4]]
     for value in (-0.25, 1e6):

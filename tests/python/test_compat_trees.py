@@ -221,7 +221,9 @@ def test_torchrl_never_finds_a_mass_of_zero(make: type) -> None:
 
 
 def test_torchrl_fp32_rounds_what_goes_in_and_out_and_adds_exactly() -> None:
-    tree, count = torchrl.SumSegmentTreeFp32(1 << 12), 1 << 12
+    tree, count = torchrl.SumSegmentTreeFp32(4095), 4095
+    tree.update(np.arange(count), 1.0 + 0.99 * 2.0**-24)
+    assert tree.query(0, count) == 4095.0, "the sum of what float32 does not hold is one ulp more"
     tree.update(np.arange(count), 0.1)
     assert tree[5] == float(np.float32(0.1))
     assert tree[np.array([5])].dtype == np.float32
