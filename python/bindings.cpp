@@ -102,6 +102,7 @@ void define_tree(nb::module_ &module) {
         .def("_root", &Tree::root)
         .def("_find", &Tree::find)
         .def("_sample", &Tree::sample)
+        .def("_sample_distinct", &Tree::sample_distinct)
         .def("_new_array", &Tree::new_array)
         .def("_device_update", &Tree::device_update)
         .def("_device_get", &Tree::device_get)

@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "backend.h"
 #include "devices.h"
+#include "distinct.h"
 #include "threads.h"
 
 namespace bindings {
@@ -170,6 +171,23 @@ class Tree {
         const Plain<int64_t> where(indices);
         check(try_sample(where.size(), beta, stratified, where.data(), Plain<double>(masses).data(),
                          Plain<double>(weights).data()));
+    }
+
+    // Without replacement; the position of a failure EMPTY: how many leaves there were to draw.
+    void sample_distinct(double beta, nb::handle indices, nb::handle masses, nb::handle weights,
+                         nb::handle expansions) {
+        const Plain<int64_t> where(indices);
+        const DistinctResults results{where.data(), Plain<double>(masses).data(), Plain<double>(weights).data(),
+                                      Plain<double>(expansions).data()};
+        Outcome outcome;
+        outcome.status = locked<Writer>(where.size(), [&] {
+            try {
+                return DistinctDraw(backend_, tree_, where.size(), results).draw(&rng_, beta, &outcome.position);
+            } catch (const std::bad_alloc &) {
+                return SUMTREE_MEMORY;
+            }
+        });
+        check(outcome);
     }
 
     // ---- in the memory of the tree's device ----

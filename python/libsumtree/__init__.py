@@ -4,9 +4,17 @@ from importlib.metadata import version as _version
 
 from . import compat, errors, frames, reference
 from .annealing import BetaSchedule
-from .buffer import PrioritizedReplayBuffer, Sample
+from .buffer import DistinctSample, PrioritizedReplayBuffer, Sample
 from .errors import EmptyTreeError, SumTreeError
-from .tree import MAX_CAPACITY, MAX_MASS, MinTree, PriorityTree, SumTree, TreeSample
+from .tree import (
+    MAX_CAPACITY,
+    MAX_MASS,
+    DistinctTreeSample,
+    MinTree,
+    PriorityTree,
+    SumTree,
+    TreeSample,
+)
 
 __version__ = _version("libsumtree")
 
@@ -14,6 +22,8 @@ __all__ = [
     "MAX_CAPACITY",
     "MAX_MASS",
     "BetaSchedule",
+    "DistinctSample",
+    "DistinctTreeSample",
     "EmptyTreeError",
     "MinTree",
     "PrioritizedReplayBuffer",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .arguments import Doubles, Indices, as_count, as_doubles, check_same_shape, place
-from .errors import ArgumentError, StaleIdError
+from .errors import ArgumentError, StaleIdError, TooFewError
 from .frames import check_runs
 from .intake import Intake, append_whole
 from .persistence import SavedRing
@@ -37,6 +37,26 @@ class Sample(NamedTuple):
     masses: Doubles
     weights: Doubles
     transitions: Records
+
+
+class DistinctSample(NamedTuple):
+    """A draw from a `PrioritizedReplayBuffer` without replacement, in the order of the draws.
+
+    Attributes
+    ----------
+    ids, indices, masses, weights, transitions : ndarray, shape (n,)
+        As those of a `Sample`; no two are the same transition.
+    expansions : ndarray of float64, shape (n,)
+        For how many transitions of the buffer each stands, see `DistinctTreeSample`: the unbiased
+        weights of these draws.
+    """
+
+    ids: Indices
+    indices: Indices
+    masses: Doubles
+    weights: Doubles
+    transitions: Records
+    expansions: Doubles
 
 
 class Taken(NamedTuple):
@@ -235,8 +255,35 @@ class PrioritizedReplayBuffer(SavedRing):
             self._copy_out(flat, flat % self.capacity, records)
         return records.reshape(numbers.shape) if numbers.ndim else records[0].copy()
 
-    def sample(self, n: int, beta: float | None = None, stratified: bool = True) -> Sample:
-        """Draw n transitions, each with probability mass / total, with replacement.
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float | None = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[True] = ...,
+    ) -> Sample: ...
+
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float | None = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[False],
+    ) -> DistinctSample: ...
+
+    def sample(
+        self,
+        n: int,
+        beta: float | None = None,
+        stratified: bool | None = None,
+        *,
+        replace: bool = True,
+    ) -> Sample | DistinctSample:
+        """Draw n transitions, each with probability mass / total.
 
         Parameters
         ----------
@@ -244,33 +291,50 @@ class PrioritizedReplayBuffer(SavedRing):
             How many, >= 0.
         beta : float, optional
             Exponent of the weights, in 0 .. 1; the buffer's own if not given.
-        stratified : bool
+        stratified : bool, optional
             See `PriorityTree.sample`.
+        replace : bool
+            Whether a transition may be drawn more than once, see `PriorityTree.sample`.
 
         Returns
         -------
         Sample
             ids, indices, masses, weights and transitions, each of shape (n,).
+        DistinctSample
+            Without replacement: expansions as well.
 
         Raises
         ------
         EmptyTreeError
             If n > 0 and no transition has a positive mass.
-        ExponentError
-            If beta is outside 0 .. 1.
+        TooFewError
+            If fewer than n transitions have one, without replacement.
+        ExponentError, ArgumentError
+            If beta is outside 0 .. 1, or stratified true without replacement.
 
         Notes
         -----
         O(n log capacity) and one copy of each record.
         """
-        transitions = take_rows(as_count(n, "n"), self._sample_dtype)
+        count = as_count(n, "n")
+        if not replace and count > self.capacity:
+            raise TooFewError(f"n is {count}, without replacement: the capacity is {self.capacity}")
+        transitions = take_rows(count, self._sample_dtype)
         with self._lock:
-            drawn = self._tree.sample(n, self.beta if beta is None else beta, stratified)
-            self._sampled += 1
-            numbers = self._numbers_of(drawn.indices)
-            ids = self._ids.of_numbers(numbers)
-            self._copy_out(numbers, drawn.indices, transitions)
-            return Sample(ids, *drawn, transitions)
+            exponent = self.beta if beta is None else beta
+            if replace:
+                drawn = self._tree.sample(n, exponent, stratified is None or stratified)
+                return Sample(self._drawn(drawn.indices, transitions), *drawn, transitions)
+            distinct = self._tree.sample(n, exponent, stratified, replace=False)
+            ids = self._drawn(distinct.indices, transitions)
+            return DistinctSample(ids, *distinct[:3], transitions, distinct.expansions)
+
+    def _drawn(self, indices: Indices, transitions: Records, counts: bool = True) -> Indices:
+        """Note a draw, and copy its transitions; return their ids."""
+        self._sampled += counts
+        numbers = self._numbers_of(indices)
+        self._copy_out(numbers, indices, transitions)
+        return self._ids.of_numbers(numbers)
 
     def take(self, indices: Indices, counts: bool = True) -> Taken:
         """Copy the transitions at leaves that descents of `tree` have found.
@@ -294,10 +358,8 @@ class PrioritizedReplayBuffer(SavedRing):
         """
         transitions = take_rows(len(indices), self._sample_dtype)
         with self._lock:
-            self._sampled += counts
-            numbers = self._numbers_of(indices)
-            self._copy_out(numbers, indices, transitions)
-            return Taken(self._ids.of_numbers(numbers), self._tree[indices], transitions)
+            masses = self._tree[indices]
+            return Taken(self._drawn(indices, transitions, counts), masses, transitions)
 
     def update_priorities(self, ids: ArrayLike, priorities: ArrayLike) -> int:
         """Set the priorities of transitions that are still held.

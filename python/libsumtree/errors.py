@@ -64,6 +64,10 @@ class EmptyTreeError(SumTreeError, ValueError):
     """Nothing can be drawn: the tree holds no positive mass."""
 
 
+class TooFewError(EmptyTreeError):
+    """Fewer leaves have a positive mass than are to be drawn without replacement."""
+
+
 class KindError(SumTreeError, TypeError):
     """The operation is not one of this kind of tree."""
 

@@ -40,8 +40,9 @@ from .errors import (
     MassError,
     NotANumberError,
     TargetError,
+    TooFewError,
 )
-from .tree import MAX_CAPACITY, MAX_MASS, Plane, Side, TreeSample
+from .tree import MAX_CAPACITY, MAX_MASS, DistinctTreeSample, Plane, Side, TreeSample
 
 Combine = Callable[[float, float], float]
 
@@ -270,18 +271,70 @@ class PriorityTree(_Summed):
     def rng_state(self, state: Mapping[str, Any]) -> None:
         self._generator.bit_generator.state = philox.state_of(philox.words_of(state))
 
-    def sample(self, n: int, beta: float = 0.4, stratified: bool = True) -> TreeSample:
+    def sample(
+        self,
+        n: int,
+        beta: float = 0.4,
+        stratified: bool | None = None,
+        *,
+        replace: bool = True,
+    ) -> Any:
         """Do as `libsumtree.PriorityTree.sample` does."""
         count = as_count(n, "n")
         exponent = as_real(beta, "beta")
+        if not replace and stratified:
+            raise ArgumentError("stratified is true and replace false")
         if not 0.0 <= exponent <= 1.0:
             raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
         if count and self.total == 0.0:
             raise EmptyTreeError("the tree holds no positive mass")
-        indices = [self._descend(t, "right") for t in self._targets(count, stratified)]
+        if not replace:
+            return self._sample_distinct(count, exponent)
+        targets = self._targets(count, stratified is None or stratified)
+        indices = [self._descend(target, "right") for target in targets]
         masses = [self._planes["sum"][self.padded_capacity + i] for i in indices]
         weights = [math.pow(self.min / mass, exponent) for mass in masses]
         return TreeSample(np.array(indices, int), np.array(masses, float), np.array(weights, float))
+
+    def _sample_distinct(self, count: int, beta: float) -> DistinctTreeSample:
+        positive = sum(mass > 0.0 for mass in self[:].tolist())
+        if positive < count:
+            raise TooFewError(f"n is {count}, without replacement: {positive} leaves have a mass")
+        drawn: dict[int, float] = {}
+        smallest, wanted = self.min, count
+        while len(drawn) < count:
+            before = len(drawn)
+            for target in list(self._targets(wanted, stratified=False)):
+                index = self._descend(target, "right")
+                drawn.setdefault(index, self[index])
+            for index in drawn:
+                self[index] = 0.0
+            wanted = min(count - len(drawn), 2 * (len(drawn) - before))
+        left = self.total
+        expansions = []
+        for k, (index, mass) in reversed(list(enumerate(drawn.items(), 1))):
+            self[index] = mass
+            left = left + mass
+            expansions.append((left / mass + (count - k)) / count)
+        weights = [math.pow(smallest / mass, beta) for mass in drawn.values()]
+        columns = list(drawn.values()), weights, expansions[::-1]
+        return DistinctTreeSample(
+            np.array(list(drawn), int), *(np.array(column, float) for column in columns)
+        )
+
+    def probabilities(self, indices: ArrayLike) -> Any:
+        """Do as `libsumtree.PriorityTree.probabilities` does."""
+        return self[indices] / (self.total or 1.0)
+
+    def effective_sample_size(self) -> float:
+        """Do as `libsumtree.PriorityTree.effective_sample_size` does."""
+        if self.total == 0.0:
+            return 0.0
+        scale = -math.frexp(self.max)[1]
+        squares = _Plane(self.padded_capacity, _add, 0.0)
+        masses = [math.ldexp(mass, scale) for mass in self[:].tolist()]
+        squares.set_leaves({i: mass * mass for i, mass in enumerate(masses)})
+        return math.ldexp(self.total, scale) ** 2 / squares[1]
 
     def _targets(self, count: int, stratified: bool) -> Iterable[float]:
         below = math.nextafter(self.total, 0.0)

@@ -6,9 +6,10 @@ is thus a function of its leaves alone, and every backend gives the bits of `lib
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.random import Philox, SeedSequence
@@ -16,23 +17,17 @@ from numpy.typing import ArrayLike
 
 from . import _core, philox
 from . import device_arrays as on_device
-from .arguments import (
-    Doubles,
-    as_count,
-    as_doubles,
-    as_range,
-    as_real,
-    is_scalar,
-    names_of,
-)
+from .arguments import Doubles, Indices, as_count, as_real
 from .backends import AUTO, open_backend
-from .errors import ArgumentError, OutOfMemoryError, ShapeError
+from .errors import ArgumentError, OutOfMemoryError, ShapeError, TooFewError
 from .failures import raise_failure
-from .leaves import MAX_CAPACITY, MIN, PRIORITY, SUM, Plane, Tree, fast
+from .leaves import MAX_CAPACITY, PRIORITY, Plane, Tree, fast
+from .sums import MinTree, Side, SummedTree, SumTree
 
 __all__ = [
     "MAX_CAPACITY",
     "MAX_MASS",
+    "DistinctTreeSample",
     "MinTree",
     "Plane",
     "PriorityTree",
@@ -45,10 +40,7 @@ __all__ = [
 
 MAX_MASS: float = _core.MAX_MASS
 
-Side: TypeAlias = Literal["right", "left"]
-
-_EMPTY_NOTE = ": nothing was added yet, or every mass is 0"
-_SIDES: dict[str, int] = {"right": 0, "left": 1}
+_BLOCK = 1 << 16
 
 
 class TreeSample(NamedTuple):
@@ -69,165 +61,30 @@ class TreeSample(NamedTuple):
     weights: Any
 
 
-class _Summed(Tree):
-    """The part of a tree that adds up masses."""
+class DistinctTreeSample(NamedTuple):
+    """A draw from a `PriorityTree` without replacement, in the order in which it was drawn.
 
-    @property
-    def total(self) -> float:
-        """The root: the tree's sum of all masses. O(1)."""
-        return self._root_of("sum")
-
-    def sum(self, start: int = 0, stop: int | None = None) -> float:
-        """Sum the masses of the leaves start .. stop-1.
-
-        The root of the same tree with the leaves outside the range set to zero: one defined order
-        of additions.
-
-        Parameters
-        ----------
-        start, stop : int
-            0 <= start <= stop <= capacity; `stop` None means capacity.
-
-        Raises
-        ------
-        RangeError
-            If the range is not within the leaves.
-
-        Notes
-        -----
-        O(log n).
-        """
-        return self._sum(*as_range(start, stop, self._capacity))
-
-    @fast("find")
-    def find(self, targets: ArrayLike, side: Side = "right") -> Any:
-        """Find the leaves in which targets lie, by descent from the root.
-
-        At a node with children's sums l and r, m being the rest of the target: ``"right"`` goes
-        left if l > m or r == 0; ``"left"`` goes left if (l >= m and l > 0) or r == 0; else m -= l
-        and it goes right. Without rounding that is the smallest index j with target < sum(0, j+1),
-        or with target <= sum(0, j+1) for ``"left"``. A leaf of mass zero is never returned.
-
-        Parameters
-        ----------
-        targets : array_like of real numbers, any shape
-            Each in 0 .. total. Or a float64 array on the tree's device, of any library that exports
-            DLPack.
-        side : {"right", "left"}
-            "right" is Baselines' convention, "left" TorchRL's, Tianshou's and dqn_zoo's.
-
-        Returns
-        -------
-        int, or array of int64 of the shape of `targets`, of their library and on their device
-
-        Raises
-        ------
-        EmptyTreeError
-            If the total is zero.
-        TargetError
-            If a target is negative, NaN or above the total, naming the first.
-        ArgumentTypeError, DeviceArrayError
-            If the dtype does not fit, or a device array is on another device or not contiguous.
-
-        Notes
-        -----
-        O(k log n).
-        """
-        if not isinstance(side, str) or side not in _SIDES:
-            raise ArgumentError(f"side is {side!r}: it must be one of {names_of(_SIDES)}")
-        if self._takes_device_arrays(targets=targets):
-            return self._find_on_device(targets, side)
-        array = as_doubles(targets, "targets")
-        indices = np.empty(array.shape, dtype=np.int64)
-        try:
-            self._find(array, _SIDES[side], indices)
-        except _core.Failure as failure:
-            self._raise(failure, targets=array)
-        return int(indices) if is_scalar(targets) else indices
-
-    def _find_on_device(self, targets: Any, side: Side) -> Any:
-        try:
-            view = self._view(targets, "targets", "float64")
-            indices = self._device_find(view, _SIDES[side])
-        except _core.Failure as failure:
-            self._raise(failure, targets=targets)
-        return on_device.hand_to(on_device.library_of(targets), indices)
-
-    def _note(self, name: str) -> str:
-        if name == "EMPTY":
-            return _EMPTY_NOTE
-        return f" ({self.total})" if name == "TARGET" else super()._note(name)
-
-
-class SumTree(_Summed):
-    """A tree of sums over masses.
-
-    Parameters
+    Attributes
     ----------
-    capacity : int
-        The number of leaves, 1 .. 2**40, all zero at first.
-    backend : {"auto", "cpu", "multicore", "gpu"}
-        Where it runs; "auto" is what the environment variable LIBSUMTREE_BACKEND names, else what
-        ``libsumtree tune`` measured to pay on this machine for this capacity, else "cpu".
-    device : int, optional
-        Which GPU, for backend "gpu" alone. By default the local rank modulo the number of GPUs
-        under a launcher of MPI (see `libsumtree.devices`), else 0.
-
-    Raises
-    ------
-    CapacityError, ArgumentTypeError
-        If the capacity is not an integer in that range.
-    OutOfMemoryError
-        If the memory limit cannot hold it: at once, never later.
-    BackendError
-        If the backend is unknown or not available.
-    DeviceError
-        If there is no such GPU, or the gpu backend cannot run on it: saying what is missing.
-
-    Examples
-    --------
-    >>> tree = SumTree(4)
-    >>> tree.update([0, 1, 2, 3], [0.5, 1.0, 1.0, 3.0])
-    >>> tree.total
-    5.5
-    >>> tree.find([0.0, 0.5, 5.5])
-    array([0, 1, 3])
+    indices : array of int64, shape (n,)
+        The leaves drawn, all different.
+    masses : array of float64, shape (n,)
+        Their masses.
+    weights : array of float64, shape (n,)
+        (min positive mass / mass) ** beta, as of a `TreeSample`: right for draws with replacement,
+        and biased for these the more, the larger a part of all leaves is drawn.
+    expansions : array of float64, shape (n,)
+        For how many leaves each stands: the sum of ``expansions * f(indices)`` has exactly the
+        expectation of the sum of f over all leaves of positive mass, whatever f is.
     """
 
-    _KIND = SUM
+    indices: Indices
+    masses: Doubles
+    weights: Doubles
+    expansions: Doubles
 
 
-class MinTree(Tree):
-    """A tree of minima over any numbers but NaN; unset leaves are +inf, and 0 counts.
-
-    Parameters
-    ----------
-    capacity : int
-        The number of leaves, 1 .. 2**40.
-    backend : {"auto", "cpu", "multicore", "gpu"}
-    device : int, optional
-        As for `SumTree`, with the same errors.
-    """
-
-    _KIND = MIN
-
-    def min(self, start: int = 0, stop: int | None = None) -> float:
-        """Give the minimum of the leaves start .. stop-1; +inf if there are none. O(log n).
-
-        Parameters
-        ----------
-        start, stop : int
-            0 <= start <= stop <= capacity; `stop` None means capacity.
-
-        Raises
-        ------
-        RangeError
-            If the range is not within the leaves.
-        """
-        return self._min(*as_range(start, stop, self._capacity))
-
-
-class PriorityTree(_Summed):
+class PriorityTree(SummedTree):
     """Sum, min and max over the same masses, updated in one pass, and draws from them.
 
     Parameters
@@ -279,21 +136,51 @@ class PriorityTree(_Summed):
     def rng_state(self, state: Mapping[str, Any]) -> None:
         self._rng = philox.words_of(state)
 
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[True] = ...,
+        out: TreeSample | None = ...,
+        xp: Any = ...,
+    ) -> TreeSample: ...
+
+    @overload
+    def sample(
+        self,
+        n: int,
+        beta: float = ...,
+        stratified: bool | None = ...,
+        *,
+        replace: Literal[False],
+    ) -> DistinctTreeSample: ...
+
     @fast("sample", TreeSample)
     def sample(
         self,
         n: int,
         beta: float = 0.4,
-        stratified: bool = True,
+        stratified: bool | None = None,
         *,
+        replace: bool = True,
         out: TreeSample | None = None,
         xp: Any = None,
-    ) -> TreeSample:
-        """Draw n leaves, each with probability mass / total, with replacement.
+    ) -> TreeSample | DistinctTreeSample:
+        """Draw n leaves, each with probability mass / total.
 
-        Consumes exactly n doubles u_i of the generator; none if it fails. The targets are fl(u_i *
-        total), or stratified fl(fl(fl(i + u_i) / n) * total), each at most the double below the
-        total.
+        With replacement it consumes exactly n doubles u_i of the generator; none if it fails. The
+        targets are fl(u_i * total), or stratified fl(fl(fl(i + u_i) / n) * total), each at most the
+        double below the total.
+
+        Without replacement, each leaf is drawn with probability mass / what the leaves not drawn
+        before have in total. Independent leaves are drawn in rounds, and those that came before are
+        passed over. The first round draws n; each further one draws from the tree without the
+        leaves that were found, and as many as are missing, but at most twice those that the round
+        before found. So it consumes as many doubles as all rounds draw, n at least; none if it
+        fails.
 
         Parameters
         ----------
@@ -301,38 +188,56 @@ class PriorityTree(_Summed):
             How many, >= 0.
         beta : float
             Exponent of the weights, 0 .. 1 (Schaul et al., 2016, section 3.4).
-        stratified : bool
-            One draw from each of n equal parts of the total, instead of n independent ones.
+        stratified : bool, optional
+            One draw from each of n equal parts of the total, instead of n independent ones. By
+            default with replacement; it does not go with draws without.
+        replace : bool
+            Whether a leaf may be drawn more than once.
         out : TreeSample, optional
             Arrays of shape (n,), int64, float64 and float64, that are filled and returned: NumPy's,
-            or on the tree's device.
+            or on the tree's device. With replacement only.
         xp : module, optional
             An array library that has ``from_dlpack``, such as torch, cupy or jax.numpy: the results
-            are arrays of it, on the tree's device. Without it they are NumPy's.
+            are arrays of it, on the tree's device. Without it they are NumPy's. With replacement
+            only.
 
         Returns
         -------
         TreeSample
             indices, masses and weights, each of shape (n,).
+        DistinctTreeSample
+            Without replacement: expansions as well.
 
         Raises
         ------
         EmptyTreeError
             If n > 0 and the total is zero.
+        TooFewError
+            If fewer than n leaves have a positive mass, without replacement.
         ExponentError
             If beta is outside 0 .. 1.
         DeviceArrayError, ArgumentTypeError, ShapeError, ArgumentError
-            If `out` or `xp` is not as described.
+            If `out` or `xp` is not as described, or an argument does not go with `replace`.
 
         Notes
         -----
         O(n log capacity).
+
+        To pass over repetitions of independent draws is successive sampling (Rosen, 1972), hence
+        the law of the n smallest of independent exponentials with the masses as rates (Efraimidis
+        and Spirakis, 2006) and of the Gumbel-top-k trick (Kool, van Hoof and Welling, 2019); see
+        ``docs/sampling.md``. The expansions are Des Raj's (1956): with R_k the total of the leaves
+        not drawn before the k-th, k = 1 .. n, fl(fl(R_k / mass_k) + (n - k)) / n). R_k is added up
+        from the last drawn to the k-th, onto the total of the leaves that were not drawn.
         """
+        if not replace:
+            return self._sample_distinct_of(n, beta, stratified, (out, xp))
+        stratified = True if stratified is None else bool(stratified)
         count = as_count(n, "n")
         exponent = as_real(beta, "beta")
         try:
             drawn, fill = self._room_for(count, out, xp)
-            fill(exponent, bool(stratified), *drawn)
+            fill(exponent, stratified, *drawn)
         except _core.Failure as failure:
             name = failure.args[0]
             if name == "MEMORY":
@@ -344,6 +249,89 @@ class PriorityTree(_Summed):
         if xp is None:
             return drawn
         return TreeSample(*(on_device.hand_to(xp, array) for array in drawn))
+
+    def _sample_distinct_of(
+        self, n: int, beta: float, stratified: bool | None, others: tuple[Any, Any]
+    ) -> DistinctTreeSample:
+        count, exponent = as_count(n, "n"), as_real(beta, "beta")
+        if stratified:
+            raise ArgumentError(
+                "stratified is true and replace false: strata are of draws with replacement"
+            )
+        if others != (None, None):
+            raise ArgumentError(
+                "out or xp is given and replace false: draws without replacement are new NumPy "
+                "arrays"
+            )
+        if count > self._capacity:
+            raise _too_few(count, f"there are {self._capacity} leaves")
+        try:
+            drawn = DistinctTreeSample(
+                np.empty(count, dtype=np.int64), *(np.empty(count) for _ in range(3))
+            )
+            self._sample_distinct(exponent, *drawn)
+        except MemoryError:
+            raise _too_many(count) from None
+        except _core.Failure as failure:
+            name, _, found = failure.args
+            if name == "MEMORY":
+                raise _too_many(count) from None
+            if name == "EMPTY" and found > 0:
+                raise _too_few(count, f"{found} leaves have a positive mass") from None
+            raise_failure(failure, f" (beta is {exponent})" if name == "EXPONENT" else "")
+        return drawn
+
+    def probabilities(self, indices: ArrayLike) -> Any:
+        """Give the probability of each leaf in one draw: mass / total; 0 where the total is 0.
+
+        Parameters
+        ----------
+        indices : array_like of integers, any shape
+
+        Returns
+        -------
+        float, or ndarray of float64 of the shape of `indices`
+
+        Raises
+        ------
+        IndexOutOfRangeError, ArgumentTypeError
+            As reading leaves does.
+
+        Notes
+        -----
+        O(k). Correctly rounded from mass and total.
+        """
+        masses, total = self[indices], self.total
+        return masses / total if total > 0.0 else masses * 0.0
+
+    def effective_sample_size(self) -> float:
+        """Give total**2 / sum(mass**2): how many equal masses would be as even as these are.
+
+        From 1, where one leaf has all of the mass, to the number of leaves of positive mass, where
+        all are equal; 0 for an empty tree. Of draws with replacement and weights of beta 1, the
+        factor by which these count less than uniform ones is this over that number (Kish, 1965).
+
+        Returns
+        -------
+        float
+            Defined to the last bit: masses are divided by the power of two above the largest, and
+            squares added up as the tree adds masses. Its relative error is at most (3 log2(padded
+            capacity) + 4) * 2**-53.
+
+        Notes
+        -----
+        O(capacity). For a tree that nobody writes to meanwhile.
+        """
+        exponent = math.frexp(self.max)[1]
+        width = min(self._padded_capacity, _BLOCK)
+        roots = np.zeros(self._padded_capacity // width)
+        for block in range(-(-self._capacity // width)):
+            leaves = self[block * width : (block + 1) * width]
+            squares = np.zeros(width)
+            np.square(np.ldexp(leaves, -exponent), out=squares[: len(leaves)])
+            roots[block] = _sum_by_pairs(squares)
+        squared = _sum_by_pairs(roots)
+        return math.ldexp(self.total, -exponent) ** 2 / squared if squared > 0.0 else 0.0
 
     def _room_for(
         self, count: int, out: TreeSample | None, xp: Any
@@ -456,3 +444,14 @@ def check_priorities(priorities: Doubles) -> None:
 
 def _too_many(count: int) -> OutOfMemoryError:
     return OutOfMemoryError(f"n is {count}: the memory cannot hold so many draws")
+
+
+def _too_few(count: int, there: str) -> TooFewError:
+    return TooFewError(f"n is {count}, without replacement: {there}")
+
+
+def _sum_by_pairs(values: Doubles) -> float:
+    """Add up a power of two of numbers as a tree does."""
+    while len(values) > 1:
+        values = values[0::2] + values[1::2]
+    return float(values[0])

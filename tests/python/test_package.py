@@ -28,6 +28,7 @@ LAYERS = [
     ["devices", "device_arrays"],
     ["failures"],
     ["leaves"],
+    ["sums"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
@@ -119,7 +120,7 @@ def test_public_names_exist() -> None:
         assert hasattr(libsumtree, name)
 
 
-@pytest.mark.parametrize("module", ["libsumtree.tree", "libsumtree.buffer", "libsumtree.frames"])
+@pytest.mark.parametrize("module", ["libsumtree.sums", "libsumtree.buffer", "libsumtree.frames"])
 def test_examples_in_docstrings(module: str) -> None:
     outcome = doctest.testmod(importlib.import_module(module), extraglobs={"np": np})
     assert outcome.attempted > 0
