@@ -7,13 +7,13 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Doubles, Indices, as_count, as_doubles, check_same_shape, place
-from .errors import ArgumentError, StaleIdError, TooFewError
+from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
+from .errors import ArgumentError, TooFewError
 from .frames import check_runs
 from .intake import Intake, append_whole
 from .persistence import SavedRing
 from .ring import Records, RowBytes, as_records, take_rows
-from .tree import masses_of
+from .tree import masses_of, raised
 
 
 class Sample(NamedTuple):
@@ -85,6 +85,14 @@ class PrioritizedReplayBuffer(SavedRing):
     backend : {"auto", "cpu", "multicore", "gpu"}
     device : int, optional
         Of the tree, see `SumTree`; transitions are in host memory whatever they are.
+    max_times_sampled : int, optional
+        A transition that was drawn so many times is **withdrawn**: it is held and can be read as
+        before, but its mass is 0, and priorities for it are checked and skipped. What a batch draws
+        twice counts twice, and is withdrawn after the batch, which may thus draw it more often than
+        that; with ``replace=False`` none is. Takes 8 bytes for each of `capacity`.
+    max_age : int, optional
+        Only the newest so many transitions are drawn; older ones are withdrawn as they come of age.
+        Records of frames that begin no transition count.
 
     Raises
     ------
@@ -242,14 +250,7 @@ class PrioritizedReplayBuffer(SavedRing):
             If one was never issued.
         """
         with self._lock:
-            numbers, live = self._ids.resolve(ids, self._oldest)
-            if not live.all():
-                position = int(np.argmin(live))
-                value = np.asarray(ids).ravel()[position]
-                raise StaleIdError(
-                    f"{place('ids', position, live.shape)} is {value}: its transition is gone"
-                )
-            self._check_not_bare(numbers, live)
+            numbers = self._held_numbers(ids)
             flat = np.atleast_1d(numbers).ravel()
             records = take_rows(flat.size, self._sample_dtype)
             self._copy_out(flat, flat % self.capacity, records)
@@ -321,6 +322,7 @@ class PrioritizedReplayBuffer(SavedRing):
             raise TooFewError(f"n is {count}, without replacement: the capacity is {self.capacity}")
         transitions = take_rows(count, self._sample_dtype)
         with self._lock:
+            self._withdraw_old()
             exponent = self.beta if beta is None else beta
             if replace:
                 drawn = self._tree.sample(n, exponent, stratified is None or stratified)
@@ -332,6 +334,10 @@ class PrioritizedReplayBuffer(SavedRing):
     def _drawn(self, indices: Indices, transitions: Records, counts: bool = True) -> Indices:
         """Note a draw, and copy its transitions; return their ids."""
         self._sampled += counts
+        if counts:
+            spent = self._withdrawal.note(indices, self.inserted)
+            if len(spent):
+                self._tree.update(spent, 0.0)
         numbers = self._numbers_of(indices)
         self._copy_out(numbers, indices, transitions)
         return self._ids.of_numbers(numbers)
@@ -373,7 +379,8 @@ class PrioritizedReplayBuffer(SavedRing):
         Returns
         -------
         int
-            How many ids were stale: they are skipped.
+            How many ids were stale: they are skipped. So are those of withdrawn transitions, which
+            do not count.
 
         Raises
         ------
@@ -392,10 +399,64 @@ class PrioritizedReplayBuffer(SavedRing):
             self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
-            if stale:
+            live &= ~self._withdrawal.holds(numbers, self.inserted)
+            if not live.all():
                 slots, masses = slots[live], masses[live] if masses.ndim else masses
             self._tree.update(slots, masses)
             return stale
+
+    def set_alpha(self, alpha: float, priorities: ArrayLike | None = None) -> None:
+        """Set the exponent of priorities, and give all transitions held the masses that it makes.
+
+        Parameters
+        ----------
+        alpha : float
+            Finite, >= 0.
+        priorities : array_like of real numbers, shape (len(buffer),), or one number, optional
+            Of the transitions held, oldest first: their masses are priority ** alpha, as ever. By
+            default, for the buffer holds masses alone, mass ** (alpha / the old alpha): with r that
+            quotient, within a relative (4 r + 1) * 2**-52 of what the priorities would make.
+
+        Raises
+        ------
+        ExponentError
+            If alpha is negative or not finite.
+        ArgumentError
+            If the old alpha is 0, which makes every positive priority the mass 1: what they were is
+            lost, so that `priorities` must be given. Or if an intake is open.
+        PriorityError, ShapeError, ArgumentTypeError
+            If a priority or a mass cannot be raised to that power, naming the first; nothing is
+            changed by any error.
+
+        Notes
+        -----
+        O(capacity). Masses that have become 0, as that of priority 1e-200 does with alpha 2, stay 0
+        unless priorities are given. So do those of withdrawn transitions, even then.
+        """
+        exponent = as_real(alpha, "alpha")
+        with self._lock:
+            self._check_no_intake()
+            before = self._held_masses()
+            if priorities is None:
+                masses = raised(before, self._alpha, exponent)
+            else:
+                values = as_doubles(priorities, "priorities")
+                check_same_shape(before.shape, values.shape, ("the transitions held", "priorities"))
+                masses = np.where(self._drawable(), masses_of(values, exponent), 0.0)
+            old = self._alpha
+            try:
+                self._set_held_masses(masses)
+                self._alpha = exponent
+            except BaseException:
+                self._set_held_masses(before)
+                self._alpha = old
+                raise
+
+    def set_times_sampled(self, ids: Indices, times: Indices) -> None:
+        """Take over counts of another buffer, with masses that fit them; stale ids are skipped."""
+        with self._lock:
+            numbers, live = self._ids.resolve(ids, self._oldest)
+            self._withdrawal.set_times(numbers[live], times[live], self.inserted)
 
     def clear(self) -> None:
         """Drop all transitions; their ids are stale, and no id is issued again. O(capacity)."""

@@ -74,6 +74,10 @@ class Contents:
             if name.startswith(LEARNER)
         }
 
+    def times_sampled(self) -> NDArray[np.int64] | None:
+        """Return how often each was drawn, shape (size,); None where nothing is counted."""
+        return state.times_of(self.chain) if "max_times_sampled" in self.attributes else None
+
     def priorities(self) -> NDArray[np.float64]:
         """Return mass ** (1 / alpha) of the positive masses; the masses where alpha is 0."""
         alpha = float(self.attributes["alpha"])

@@ -97,6 +97,7 @@ class Intake:
                 length = slots.stop - slots.start
                 buffer._tree[slots] = kept[:length] if kept.ndim else kept
                 kept = kept[length:] if kept.ndim else kept
+            buffer._withdraw_old()
             return ids
 
     def _without_bare(self, masses: Doubles) -> Doubles:

@@ -25,7 +25,7 @@ from .errors import (
 )
 from .ids import MAX_EPOCH, Ids
 from .records import dtype_from_text, dtype_to_text
-from .ring import Ring, ring_slices
+from .ring import Ring
 from .snapshot import ASIDE_BYTES, Base, Rows, Snapshot
 
 
@@ -61,8 +61,8 @@ class SavedRing(Ring):
         ----------
         base : Base, optional
             What `Snapshot.write` returned for a file in the same folder. The new file then holds
-            only what is different, and goes on from that one. Where most is different, or an epoch
-            was opened since, the new file is a full one all the same.
+            only what is different, and goes on from that one. Where most is different, an epoch was
+            opened since, or alpha was set, the new file is a full one all the same.
         aside_bytes : int
             How much may be copied aside while the file is written; then `add` waits.
 
@@ -73,21 +73,22 @@ class SavedRing(Ring):
 
         Notes
         -----
-        Copies the masses, 8 bytes a transition: O(size).
+        Copies the masses, 8 bytes a transition, and 8 more where draws are counted: O(size).
         """
         with self._lock:
-            masses = np.empty(len(self))
-            slices = ring_slices(self._oldest, len(self), self.capacity)
-            split = slices[0].stop - slices[0].start
-            for slots, part in zip(slices, (masses[:split], masses[split:]), strict=False):
-                part[:] = self._tree[slots]
+            self._withdraw_old()
+            masses = self._held_masses()
             first = self._oldest_record
             if base is not None and _is_small_change(self, base):
                 first = max(base.cursor, first)
             else:
                 base = None
             rows = Rows(self._storage, first, self.inserted, aside_bytes)
-            snapshot = Snapshot(self._attributes(), self._ids.history, masses, rows, base)
+            times = None
+            if self.max_times_sampled is not None:
+                numbers = np.arange(self._oldest, self.inserted)
+                times = self._withdrawal.times(numbers, self.inserted)
+            snapshot = Snapshot(self._attributes(), self._ids.history, masses, rows, base, times)
             self._snapshots = [s for s in self._snapshots if s.open] + [snapshot]
             return snapshot
 
@@ -98,7 +99,9 @@ class SavedRing(Ring):
         if not isinstance(schedule, BetaSchedule):
             schedule = BetaSchedule(schedule, schedule, 1)
         seed = self._tree.seed
+        limits = {"max_times_sampled": self.max_times_sampled, "max_age": self.max_age}
         return {
+            **{name: limit for name, limit in limits.items() if limit is not None},
             "capacity": self.capacity,
             "dtype": dtype_to_text(self._dtype),
             "alpha": self._alpha,
@@ -191,6 +194,8 @@ class SavedRing(Ring):
                 seed=_restored_seed(str(saved["seed"])),
                 backend=backend,
                 device=device,
+                max_times_sampled=saved_limit(saved, "max_times_sampled"),
+                max_age=saved_limit(saved, "max_age"),
             )
             buffer._restore(chain, masses)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -230,18 +235,27 @@ class SavedRing(Ring):
         kept = min(len(masses), self.capacity)
         self._floor = cursor - kept
         self._sampled = as_count(saved["sampled"], "sampled")
-        rest = masses[len(masses) - kept :]
-        for slots in ring_slices(self._floor, kept, self.capacity):
-            length = slots.stop - slots.start
-            self._tree[slots] = rest[:length]
-            rest = rest[length:]
+        self._set_held_masses(masses[len(masses) - kept :])
         self._check_sums(saved, kept == len(masses))
+        self._restore_withdrawn(chain, masses[len(masses) - kept :])
         state.read_transitions(chain, self._storage, self._oldest_record)
         self._tree.rng_state = {
             "bit_generator": "Philox",
             "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
             "buffer_pos": saved["rng_buffer_pos"],
         }
+
+    def _restore_withdrawn(self, chain: checkpoint.Chain, masses: Doubles) -> None:
+        """Take over how often transitions were drawn; check that those withdrawn have no mass."""
+        numbers = np.arange(self._oldest, self.inserted)
+        if self.max_times_sampled is not None:
+            times = state.times_of(chain)[-len(numbers) :] if len(numbers) else numbers
+            self._withdrawal.set_times(numbers, times, self.inserted)
+        drawn = self._withdrawal.holds(numbers, self.inserted) & (masses > 0.0)
+        if drawn.any():
+            raise ValueError(
+                f"number {numbers[np.argmax(drawn)]} is withdrawn, but its mass is not 0"
+            )
 
     def _check_sums(self, saved: Mapping[str, Any], whole: bool) -> None:
         """Check that the tree over the masses is the one that was saved, to the last bit."""
@@ -259,8 +273,14 @@ def _is_small_change(buffer: Ring, base: Base) -> bool:
     """Tell whether an incremental checkpoint is worth a link of a chain."""
     oldest = buffer.inserted - len(buffer)
     own = base.storage is buffer._storage and base.epoch == buffer.epoch
+    own &= base.alpha == buffer.alpha
     follows = own and base.first <= oldest <= base.cursor <= buffer.inserted
     return follows and 2 * (buffer.inserted - base.cursor) <= len(buffer)
+
+
+def saved_limit(saved: Mapping[str, Any], name: str) -> int | None:
+    """Return a limit that a checkpoint tells of; None where there is none."""
+    return int(saved[name]) if name in saved else None
 
 
 def _restored_seed(text: str) -> SeedSequence:

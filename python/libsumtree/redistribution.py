@@ -16,9 +16,11 @@ from . import checkpoint
 from .annealing import restored_beta
 from .backends import AUTO
 from .buffer import PrioritizedReplayBuffer
+from .checkpoint import state
 from .errors import ArgumentError, CheckpointMismatchError
 from .frames import layout_of
 from .inspection import Contents, contents_of
+from .persistence import saved_limit
 
 _BLOCK_BYTES = 16 << 20
 
@@ -59,8 +61,8 @@ def redistribute(
     Parameters
     ----------
     paths : sequence of path_like
-        The checkpoint of each shard, in one folder each or all in one; of one record dtype and
-        alpha.
+        The checkpoint of each shard, in one folder each or all in one; of one record dtype,
+        alpha, `max_times_sampled` and `max_age`.
     shards, capacity : int
         How many new buffers, and the capacity of each. The newest transitions are kept where not
         all fit: of two shards, the last ones of either count as equally new.
@@ -78,7 +80,7 @@ def redistribute(
     Raises
     ------
     CheckpointMismatchError
-        The checkpoints differ in record dtype or alpha.
+        The checkpoints differ in one of these.
     CheckpointError
         One cannot be read, or no epoch can be noted.
     ArgumentError, CapacityError, OutOfMemoryError
@@ -114,8 +116,8 @@ def redistribute(
 
 
 def _check_alike(parts: list[Contents]) -> None:
-    for name in ("dtype", "alpha"):
-        values = [part.attributes[name] for part in parts]
+    for name in ("dtype", "alpha", *state.LIMITS):
+        values = [part.attributes.get(name) for part in parts]
         for part, value in zip(parts, values, strict=True):
             if value != values[0]:
                 raise CheckpointMismatchError(
@@ -151,6 +153,8 @@ def _empty_like(
         seed=seed,
         backend=backend,
         device=device,
+        max_times_sampled=saved_limit(saved, "max_times_sampled"),
+        max_age=saved_limit(saved, "max_age"),
     )
     buffer._sampled = max(int(part.attributes["sampled"]) for part in parts)
     return buffer
@@ -174,17 +178,23 @@ def _fill(
     buffer: PrioritizedReplayBuffer, parts: list[Contents], sources: NDArray[np.int64]
 ) -> None:
     """Add the transitions of (shard, position), with the masses that they have."""
+    times_of = [part.times_sampled() for part in parts]
     step = max(1, _BLOCK_BYTES // (buffer.dtype.itemsize * len(parts)))
     for start in range(0, len(sources), step):
         block = sources[start : start + step]
         rows: NDArray[Any] = np.zeros(len(block), buffer.dtype)
         masses = np.zeros(len(block))
+        times = np.zeros(len(block), np.int64)
         for shard, part in enumerate(parts):
             here = np.flatnonzero(block[:, 0] == shard)
             if len(here):
                 positions = block[here, 1]
                 rows[here] = part.rows(positions[0], positions[-1] + 1)[positions - positions[0]]
                 masses[here] = part.masses[positions]
+                counted = times_of[shard]
+                if counted is not None:
+                    times[here] = counted[positions]
         intake = buffer.begin_add(len(block))
         intake.fill(rows)
-        intake.publish(masses)
+        ids = intake.publish(masses)
+        buffer.set_times_sampled(ids, times)

@@ -12,13 +12,14 @@ from . import philox
 from .annealing import BetaSchedule, checked_beta
 from .arguments import Doubles, Indices, as_doubles, as_real, check_same_shape, place
 from .backends import AUTO, open_backend
-from .errors import ArgumentTypeError, IdError, OutOfMemoryError
+from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
 from .frames import Footprint, gather, layout_of
 from .ids import Ids
 from .records import check_record_dtype
 from .snapshot import Snapshot
 from .tree import PriorityTree, masses_of
+from .withdrawal import Withdrawal, as_limit
 
 if TYPE_CHECKING:
     from .intake import Intake
@@ -41,7 +42,11 @@ class Ring:
         seed: philox.Seed = None,
         backend: str = AUTO,
         device: int | None = None,
+        max_times_sampled: int | None = None,
+        max_age: int | None = None,
     ) -> None:
+        times = as_limit(max_times_sampled, "max_times_sampled")
+        age = as_limit(max_age, "max_age")
         self._dtype = check_record_dtype(dtype)
         self._alpha = as_real(alpha, "alpha")
         masses_of(np.empty(0), self._alpha)
@@ -53,6 +58,10 @@ class Ring:
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
         self._capacity = self._tree.capacity
+        counts = None
+        if times is not None:
+            counts = take_storage(self._tree.capacity, np.dtype(np.int64)).view(np.int64)
+        self._withdrawal = Withdrawal(times, age, counts)
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
@@ -99,6 +108,16 @@ class Ring:
         return self._tree
 
     @property
+    def max_times_sampled(self) -> int | None:
+        """After how many draws a transition is drawn no more; None for no limit."""
+        return self._withdrawal.max_times_sampled
+
+    @property
+    def max_age(self) -> int | None:
+        """How many of the newest transitions are drawn; None for all."""
+        return self._withdrawal.max_age
+
+    @property
     def inserted(self) -> int:
         """How many transitions were ever added, through all restores."""
         return self._ids.next_number
@@ -132,6 +151,53 @@ class Ring:
                 transitions = sum(int(np.count_nonzero(part)) for part in parts)
             own, naive = self._dtype.itemsize, self._sample_dtype.itemsize
             return Footprint(held, transitions, held * own, transitions * naive)
+
+    def probabilities(self, ids: ArrayLike) -> Any:
+        """Give the probability of each transition in one draw: mass / total; 0 where that is 0.
+
+        Parameters
+        ----------
+        ids : array_like of integers, any shape
+
+        Returns
+        -------
+        float, or ndarray of float64 of the shape of `ids`
+
+        Raises
+        ------
+        StaleIdError, IdError
+            As reading transitions does.
+        """
+        with self._lock:
+            numbers = self._held_numbers(ids)
+            found = self._tree.probabilities(numbers % self.capacity)
+        return found if numbers.ndim else float(found)
+
+    def effective_sample_size(self) -> float:
+        """Give total**2 / sum(mass**2), see `PriorityTree.effective_sample_size`. O(capacity)."""
+        with self._lock:
+            return self._tree.effective_sample_size()
+
+    def times_sampled(self, ids: ArrayLike) -> Any:
+        """Give how often transitions were drawn; 0 where `max_times_sampled` is None.
+
+        Parameters
+        ----------
+        ids : array_like of integers, any shape
+
+        Returns
+        -------
+        int, or ndarray of int64 of the shape of `ids`
+
+        Raises
+        ------
+        StaleIdError, IdError
+            As reading transitions does.
+        """
+        with self._lock:
+            numbers = self._held_numbers(ids)
+            times = self._withdrawal.times(numbers, self.inserted)
+        return times if numbers.ndim else int(times)
 
     def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
         """Turn priorities into masses, or say what is wrong with them.
@@ -193,6 +259,45 @@ class Ring:
         if bare.any():
             where = place("ids", int(np.argmax(bare)), bare.shape)
             raise IdError(f"{where} names a frame that begins no transition: no such id is drawn")
+
+    def _held_numbers(self, ids: ArrayLike) -> Indices:
+        """Return the numbers of transitions that are held; refuse any other id."""
+        numbers, live = self._ids.resolve(ids, self._oldest)
+        if not live.all():
+            position = int(np.argmin(live))
+            value = np.asarray(ids).ravel()[position]
+            raise StaleIdError(
+                f"{place('ids', position, live.shape)} is {value}: its transition is gone"
+            )
+        self._check_not_bare(numbers, live)
+        return numbers
+
+    def _held_masses(self) -> Doubles:
+        """Copy the masses of the transitions held, oldest first."""
+        slices = ring_slices(self._oldest, len(self), self.capacity)
+        return np.concatenate([self._tree[slots] for slots in slices])
+
+    def _set_held_masses(self, masses: Doubles) -> None:
+        for slots in ring_slices(self._oldest, len(masses), self.capacity):
+            length = slots.stop - slots.start
+            self._tree[slots] = masses[:length]
+            masses = masses[length:]
+
+    def _drawable(self) -> NDArray[np.bool_]:
+        """Tell which of the transitions held may have a mass: not bare, and not withdrawn."""
+        numbers = np.arange(self._oldest, self.inserted)
+        drawable = ~self._withdrawal.holds(numbers, self.inserted)
+        if self._layout is not None:
+            drawable &= self._storage["ahead"][numbers % len(self._storage)] > 0
+        return drawable
+
+    def _withdraw_old(self) -> None:
+        """Give those that became too old the mass 0."""
+        start, stop = self._withdrawal.too_old(self._oldest, self.inserted)
+        if start < stop:
+            for slots in ring_slices(start, stop - start, self.capacity):
+                self._tree[slots] = 0.0
+            self._withdrawal.settle(stop)
 
     def _spare_snapshots(self, count: int) -> None:
         """Have open snapshots copy what `count` new transitions will overwrite."""

@@ -188,6 +188,8 @@ class Base:
     first, cursor : int
         The numbers of its transitions are first .. cursor.
     masses : ndarray of float64, shape (cursor - first,)
+    alpha : float
+        What its masses were made with.
     storage : ndarray
         The ring of the buffer that it is a state of, and of no other.
     """
@@ -197,6 +199,7 @@ class Base:
     first: int
     cursor: int
     masses: NDArray[np.float64]
+    alpha: float
     storage: Records
 
 
@@ -221,6 +224,7 @@ class Snapshot:
         masses: NDArray[np.float64],
         rows: Rows,
         base: Base | None,
+        times: NDArray[np.int64] | None = None,
     ) -> None:
         self.attributes = {**attributes, "created": time.time()}
         self.incremental = base is not None
@@ -228,6 +232,7 @@ class Snapshot:
         self._epochs = epochs
         self._masses = masses
         self._base = base
+        self._times = times
         self._open = True
 
     def datasets(self) -> dict[str, Sequence[NDArray[Any]] | checkpoint.Stream]:
@@ -237,6 +242,8 @@ class Snapshot:
             state.TRANSITIONS: self.rows.stream(),
             state.EPOCHS: [self._epochs],
         }
+        if self._times is not None:
+            datasets[state.TIMES_SAMPLED] = [self._times]
         first = self.rows.stop - len(self._masses)
         if self._base is None:
             return {**datasets, state.MASSES: [self._masses]}
@@ -297,7 +304,8 @@ class Snapshot:
         cursor = self.rows.stop
         epoch = int(self._epochs[-1, 0])
         first = cursor - len(self._masses)
-        return Base(header.digest, epoch, first, cursor, self._masses, self.rows.storage)
+        alpha = float(self.attributes["alpha"])
+        return Base(header.digest, epoch, first, cursor, self._masses, alpha, self.rows.storage)
 
     @property
     def open(self) -> bool:

@@ -32,7 +32,7 @@ LAYERS = [
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],
-    ["annealing", "snapshot"],
+    ["annealing", "snapshot", "withdrawal"],
     ["ring", "intake"],
     ["persistence"],
     ["buffer", "inspection", "redistribution", "verification"],

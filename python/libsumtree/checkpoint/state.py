@@ -24,9 +24,11 @@ from .reader import Checkpoint, StoredArray
 from .storable import storable_record
 
 TRANSITIONS, MASSES, EPOCHS = "transitions", "tree/masses", "ids/epochs"
+TIMES_SAMPLED = "times_sampled"
 CHANGED_NUMBERS, CHANGED_MASSES = "changed/numbers", "changed/masses"
 
 _SAME_IN_A_CHAIN = ("capacity", "dtype", "alpha")
+LIMITS = ("max_times_sampled", "max_age")  # absent where there is no such limit
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def extents_of(chain: Chain) -> list[Extent]:
         before, after, link = extents[at - 1], extents[at], chain.links[at]
         first = chain.links[0].attributes
         same = all(link.attributes[name] == first[name] for name in _SAME_IN_A_CHAIN)
+        same &= all(link.attributes.get(name) == first.get(name) for name in LIMITS)
         goes_on = before.oldest <= after.oldest and after.rows == max(
             before.cursor, after.oldest_record
         )
@@ -137,6 +140,26 @@ def masses_of(chain: Chain) -> NDArray[np.float64]:
         held = numbers >= oldest
         masses[numbers[held] - oldest] = changed[held]
     return masses
+
+
+def times_of(chain: Chain) -> NDArray[np.int64]:
+    """Return how often each transition held was drawn, oldest first, shape (size,).
+
+    Raises
+    ------
+    CheckpointCorruptError
+        The newest file holds no such counts.
+    """
+    newest = chain.newest
+    stored = newest.datasets.get(TIMES_SAMPLED)
+    size = int(newest.attributes["size"])
+    if stored is None or stored.dtype != np.int64 or stored.shape != (size,):
+        found = "no" if stored is None else f"{stored.dtype} {stored.shape}"
+        raise _no_buffer(newest, f"{found} {TIMES_SAMPLED} where int64 ({size},) is needed")
+    times: NDArray[np.int64] = stored.read()
+    if (times < 0).any():
+        raise _no_buffer(newest, f"{TIMES_SAMPLED} holds a negative count")
+    return times
 
 
 def _changes(link: Checkpoint, extent: Extent) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
