@@ -173,6 +173,8 @@ def append_whole(
             tree._set_range(slot, count, _EMPTY)
             ring._storage[slot : slot + count].view(np.uint8)[...] = 0
         raise
+    if ring._withdrawal.max_age is not None:
+        ring._withdraw_old()
     return True
 
 
