@@ -478,7 +478,8 @@ def raised(masses: Doubles, old: float, alpha: float) -> Doubles:
     for start in range(0, len(masses), _BLOCK):
         part = masses[start : start + _BLOCK].astype(np.longdouble)
         positive = part > 0
-        new[start : start + _BLOCK][positive] = part[positive] ** power
+        with np.errstate(over="ignore"):
+            new[start : start + _BLOCK][positive] = part[positive] ** power
     bad = ~(new <= MAX_MASS)
     if bad.any():
         at = int(np.argmax(bad))

@@ -31,6 +31,7 @@ class Mutant:
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
 RINGS, INTAKE = "python/libsumtree/ring.py", "python/libsumtree/intake.py"
+TREE, WITHDRAWAL = "python/libsumtree/tree.py", "python/libsumtree/withdrawal.py"
 PERSISTENCE, ANNEALING = "python/libsumtree/persistence.py", "python/libsumtree/annealing.py"
 FRAMES = "python/libsumtree/frames.py"
 CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
@@ -395,7 +396,7 @@ RING = [
     Mutant(
         "beta stands still",
         BUFFER,
-        "self._sampled += 1",
+        "self._sampled += counts",
         "self._sampled += 0",
         buffer_tests("sample", "a_schedule_moves_beta_with_every_sample"),
     ),
@@ -405,6 +406,143 @@ RING = [
         "if (!(beta >= 0.0 && beta <= 1.0))",
         "if (!(beta >= 0.0))",
         buffer_tests("sample", "a_failing_sample_takes_no_random_number"),
+    ),
+]
+
+SAMPLING = [
+    Mutant(
+        "counts of those that were replaced",
+        WITHDRAWAL,
+        "            counts[: fresh - first] = 0\n",
+        "",
+        buffer_tests("withdrawal", "counts_begin_anew_where_a_slot_is_taken"),
+    ),
+    Mutant(
+        "twice in one batch counts once",
+        WITHDRAWAL,
+        "counts[drawn] += times",
+        "counts[drawn] += 1",
+        buffer_tests("withdrawal", "twice_in_one_batch_counts_twice"),
+    ),
+    Mutant(
+        "withdrawn one draw late",
+        WITHDRAWAL,
+        "return drawn[counts[drawn] >= limit]",
+        "return drawn[counts[drawn] > limit]",
+        buffer_tests("withdrawal", "a_transition_is_withdrawn_when_it_was_drawn_so_many_times"),
+    ),
+    Mutant(
+        "an age of one more",
+        WITHDRAWAL,
+        "start, stop = max(self._aged, oldest), next_number - self.max_age",
+        "start, stop = max(self._aged, oldest), next_number - self.max_age - 1",
+        buffer_tests("withdrawal", "only_the_newest_are_drawn"),
+    ),
+    Mutant(
+        "those drawn often enough are drawn on",
+        BUFFER,
+        "            if len(spent):\n",
+        "            if False:\n",
+        buffer_tests("withdrawal", "a_transition_is_withdrawn_when_it_was_drawn_so_many_times"),
+    ),
+    Mutant(
+        "a priority brings a withdrawn transition back",
+        BUFFER,
+        "            live &= ~self._withdrawal.holds(numbers, self.inserted)\n",
+        "",
+        buffer_tests(
+            "withdrawal",
+            "a_priority_for_a_withdrawn_transition_is_checked_and_skipped",
+            "only_the_newest_are_drawn",
+        ),
+    ),
+    Mutant(
+        "withdrawn counted as stale",
+        BUFFER,
+        """            stale = int(live.size - np.count_nonzero(live))
+            live &= ~self._withdrawal.holds(numbers, self.inserted)
+""",
+        """            live &= ~self._withdrawal.holds(numbers, self.inserted)
+            stale = int(live.size - np.count_nonzero(live))
+""",
+        buffer_tests("withdrawal", "only_the_newest_are_drawn"),
+    ),
+    Mutant(
+        "the old are withdrawn at the next draw only",
+        INTAKE,
+        "            buffer._withdraw_old()\n",
+        "",
+        buffer_tests("withdrawal", "only_the_newest_are_drawn"),
+    ),
+    Mutant(
+        "counts of the newest alone are saved",
+        SNAPSHOT,
+        "datasets[state.TIMES_SAMPLED] = [self._times]",
+        "datasets[state.TIMES_SAMPLED] = [np.zeros_like(self._times)]",
+        buffer_tests("withdrawal", "a_loaded_buffer_goes_on_with_its_limits"),
+    ),
+    Mutant(
+        "a withdrawn transition with a mass is loaded",
+        PERSISTENCE,
+        "        if drawn.any():\n",
+        "        if False:\n",
+        buffer_tests("withdrawal", "counts_and_limits_that_do_not_fit_are_refused"),
+    ),
+    Mutant(
+        "counts left behind by redistribution",
+        "python/libsumtree/redistribution.py",
+        "        buffer.set_times_sampled(ids, times)\n",
+        "",
+        buffer_tests("withdrawal", "redistribution_carries_counts_and_limits"),
+    ),
+    Mutant(
+        "an incremental checkpoint across two alphas",
+        PERSISTENCE,
+        "    own &= base.alpha == buffer.alpha\n",
+        "",
+        buffer_tests("alpha", "a_checkpoint_after_another_alpha_is_a_full_one"),
+    ),
+    Mutant(
+        "alpha set, masses left",
+        BUFFER,
+        "                self._set_held_masses(masses)\n",
+        "",
+        buffer_tests("alpha", "new_priorities_are_taken_to_the_new_alpha"),
+    ),
+    Mutant(
+        "alpha 0 left without priorities",
+        TREE,
+        "        if masses.any():\n",
+        "        if False:\n",
+        buffer_tests("alpha", "alpha_0_cannot_be_left_without_priorities"),
+    ),
+    Mutant(
+        "the quotient of two alphas as a double",
+        TREE,
+        "power = np.longdouble(alpha) / np.longdouble(old)",
+        "power = alpha / old",
+        buffer_tests("alpha", "the_power_itself_is_rounded_once"),
+    ),
+    Mutant(
+        "a mass above 2^960 from another alpha",
+        TREE,
+        "bad = ~(new <= MAX_MASS)",
+        "bad = np.isnan(new)",
+        buffer_tests("alpha", "a_mass_that_would_be_too_large_is_named"),
+    ),
+    Mutant(
+        "bare frames get a mass by alpha",
+        RINGS,
+        "            drawable &= self._storage",
+        "            drawable |= self._storage",
+        buffer_tests("alpha", "bare_frames_stay_without_mass"),
+    ),
+    Mutant(
+        "squares in another order than the tree's",
+        TREE,
+        "values = values[0::2] + values[1::2]",
+        "values = values[: len(values) // 2] + values[len(values) // 2 :]",
+        ["tests/python/test_tree_distinct.py::test_the_effective_sample_size_is_the_references"],
     ),
 ]
 
@@ -426,8 +564,8 @@ FILES = [
     Mutant(
         "priorities not loaded",
         PERSISTENCE,
-        "            self._tree[slots] = rest[:length]\n",
-        "            self._tree[slots] = 1.0\n",
+        "self._set_held_masses(masses[len(masses) - kept :])",
+        "self._set_held_masses(np.ones(kept))",
         buffer_tests("save", "a_loaded_buffer_goes_on_as_the_one_that_was_saved"),
     ),
     Mutant(
@@ -461,8 +599,8 @@ FILES = [
     Mutant(
         "a smaller capacity keeps the oldest",
         PERSISTENCE,
-        "rest = masses[len(masses) - kept :]",
-        "rest = masses[:kept]",
+        "self._set_held_masses(masses[len(masses) - kept :])",
+        "self._set_held_masses(masses[:kept])",
         snapshot_tests("a_smaller_capacity_keeps_the_newest_and_says_so"),
     ),
     Mutant(
@@ -955,6 +1093,7 @@ COMPAT = [
 MUTANTS = [
     *TREES,
     *RING,
+    *SAMPLING,
     *STACKS,
     *FILES,
     *SERVICE,
