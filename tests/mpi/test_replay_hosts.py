@@ -41,12 +41,26 @@ def ip(*words: str) -> str:
     return done.stdout
 
 
+def refusal_of_namespaces() -> str:
+    """Say why there can be no namespaces here, as in a chroot or a container; "" if there can."""
+    space = f"sumtree-{os.getpid()}-trial"
+    words = (["add", space], ["exec", space, "true"], ["del", space])
+    trials = [
+        subprocess.run(["ip", "netns", *each], capture_output=True, text=True, check=False)
+        for each in words
+    ]
+    return next((trial.stderr.strip() for trial in trials if trial.returncode != 0), "")
+
+
 @pytest.fixture
 def hosts() -> Iterator[tuple[str, str]]:
     """Make two namespaces with a cable between them; they go with the test."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces are root's to make")
     assert shutil.which("ip"), "this test needs ip: apt-get install iproute2"
+    refused = refusal_of_namespaces()
+    if refused:
+        pytest.skip(f"this machine does not let root make network namespaces: {refused}")
     spaces = tuple(f"sumtree-{os.getpid()}-{n}" for n in (1, 2))
     try:
         for space in spaces:

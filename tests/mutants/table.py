@@ -354,7 +354,7 @@ RING = [
     Mutant(
         "retired slots are drawn",
         INTAKE,
-        "            buffer._tree[slots] = _ZEROS[:count] if count <= len(_ZEROS) else 0.0\n",
+        "            buffer._tree._set_range(slots.start, slots.stop - slots.start, _EMPTY)\n",
         "            pass\n",
         buffer_tests("add", "a_sample_never_gives_a_retired_slot"),
     ),
