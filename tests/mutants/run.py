@@ -4,7 +4,8 @@ Usage: run.py [NAME ...] [--jobs 2] [--list]
 
 The package is copied as it is installed, with the Python files of this checkout put over it. The
 tests must pass on that copy. Then, for each mutant, one text in one file of a fresh copy is
-replaced, the cpu backend is built anew if the file is one of src/, and the mutant's tests must fail
+replaced, the cpu backend is built anew if the file is one of src/, or the binding if it is one of
+python/bindings/, and the mutant's tests must fail
 by an assertion: a mutant that passes has survived, and anything else (an error of collection, a
 crash, a timeout) is no proof either. Ends with status 1 unless every mutant was killed, but for
 those of vector levels that this processor does not have: these are named as absent.
@@ -18,24 +19,29 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+import nanobind
+import numpy as np
 from table import MUTANTS, Mutant
 
 from libsumtree.vectors import vector_levels
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("python/libsumtree")
+BINDING, BINDINGS = Path("python/bindings.cpp"), Path("python/bindings")
 SOURCES = [
     *("sumtree.c", "checks.c", "vectors.c", "philox.c", "memory.c"),
     *("kernels_host.c", "updates_host.c", "descents_host.c", "descents_x86.c"),
 ]
 # What src/CMakeLists.txt says, but for the warnings.
 FLAGS = "-O3 -fPIC -shared -fvisibility=hidden -ffp-contract=off -fno-fast-math -fno-math-errno"
+BINDING_FLAGS = "-O1 -fPIC -shared -fvisibility=hidden -fno-strict-aliasing -DNDEBUG -w"
 TIMEOUT = 150  # seconds for one mutant's tests
 
 
@@ -49,6 +55,8 @@ class Workplace:
         hidden = shutil.ignore_patterns("__pycache__")
         shutil.copytree(_installed_package(), self.package, ignore=hidden)
         shutil.copytree(CHECKOUT / PACKAGE, self.package, ignore=hidden, dirs_exist_ok=True)
+        shutil.copytree(CHECKOUT / BINDINGS, folder / BINDINGS)
+        shutil.copy(CHECKOUT / BINDING, folder / BINDING)
 
     def apply(self, mutant: Mutant) -> None:
         """Replace the mutant's text, which must stand in its file once."""
@@ -68,6 +76,21 @@ class Workplace:
         library.unlink()
         command = [os.environ.get("CC", "cc"), "-std=gnu11", *FLAGS.split()]
         command += ["-DSUMTREE_BACKEND_CPU", *SOURCES, "-lm", "-o", str(library)]
+        self._run(command)
+
+    def build_binding(self) -> None:
+        """Build the binding from the copy of python/bindings/, with the nanobind that is here."""
+        (library,) = self.package.glob("_core.*.so")
+        library.unlink()
+        places = [nanobind.include_dir(), np.get_include(), sysconfig.get_paths()["include"]]
+        combined = Path(nanobind.source_dir()) / "nb_combined.cpp"
+        maps = Path(nanobind.include_dir()).parent / "ext" / "robin_map" / "include"
+        command = [os.environ.get("CXX", "c++"), "-std=c++17", *BINDING_FLAGS.split(), "-I."]
+        command += [f"-I{place}" for place in [*places, maps]]
+        command += [str(self.folder / BINDING), str(combined), "-ldl", "-o", str(library)]
+        self._run(command)
+
+    def _run(self, command: list[str]) -> None:
         built = subprocess.run(command, cwd=self.folder / "src", capture_output=True, text=True)
         if built.returncode:
             raise SystemExit(f"{' '.join(command)} failed:\n{built.stderr}")
@@ -110,6 +133,8 @@ def judge(mutant: Mutant) -> tuple[str, str]:
         workplace.apply(mutant)
         if mutant.file.startswith("src/"):
             workplace.build()
+        if mutant.file.startswith(str(BINDINGS)):
+            workplace.build_binding()
         try:
             tested = workplace.test(mutant.targets)
         except subprocess.TimeoutExpired:

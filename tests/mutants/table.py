@@ -13,7 +13,7 @@ class Mutant:
     ----------
     name : str
     file : str
-        Below the checkout: of src/ or of python/libsumtree/.
+        Below the checkout: of src/, of python/libsumtree/ or of python/bindings/.
     old, new : str
     targets : list of str
         What pytest is given.
@@ -31,6 +31,7 @@ class Mutant:
 
 BUFFER, IDS = "python/libsumtree/buffer.py", "python/libsumtree/ids.py"
 RINGS, INTAKE = "python/libsumtree/ring.py", "python/libsumtree/intake.py"
+DISTINCT = "python/bindings/distinct.h"
 TREE, WITHDRAWAL = "python/libsumtree/tree.py", "python/libsumtree/withdrawal.py"
 PERSISTENCE, ANNEALING = "python/libsumtree/persistence.py", "python/libsumtree/annealing.py"
 FRAMES = "python/libsumtree/frames.py"
@@ -50,6 +51,10 @@ GOES_RIGHT = "side == SUMTREE_SIDE_RIGHT ? left_sum <= rest : left_sum < rest"
 
 def buffer_tests(topic: str, *names: str) -> list[str]:
     return [f"tests/python/test_buffer_{topic}.py::test_{name}" for name in names]
+
+
+def distinct_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_tree_distinct.py::test_{name}" for name in names]
 
 
 def frame_tests(*names: str) -> list[str]:
@@ -410,6 +415,50 @@ RING = [
 ]
 
 SAMPLING = [
+    Mutant(
+        "repetitions without replacement",
+        DISTINCT,
+        "if (!is_new(indices_[k])) continue;",
+        "(void)is_new(indices_[k]);",
+        distinct_tests("draws_are_the_references_to_the_last_bit"),
+    ),
+    Mutant(
+        "masses that were drawn are not put back",
+        DISTINCT,
+        "const auto restored = set(0, results_.masses, 1);",
+        "const auto restored = SUMTREE_OK;",
+        distinct_tests("more_than_there_are_changes_nothing"),
+    ),
+    Mutant(
+        "doubles of a draw that failed are gone",
+        DISTINCT,
+        "sumtree_philox next = *rng;",
+        "sumtree_philox &next = *rng;",
+        distinct_tests("more_than_there_are_changes_nothing"),
+    ),
+    Mutant(
+        "long rounds beside an overwhelming leaf",
+        DISTINCT,
+        "wanted = std::min(count_ - taken_, 2 * (taken_ - before));",
+        "wanted = count_ - taken_;",
+        distinct_tests("overwhelming_leaves_cost_no_long_rounds"),
+    ),
+    Mutant(
+        "expansions as if each were drawn from all",
+        DISTINCT,
+        "            rest = rest + results_.masses[k];\n",
+        "            if (k == count_ - 1) {\n"
+        "                for (int64_t j = 0; j < count_; ++j) rest = rest + results_.masses[j];\n"
+        "            }\n",
+        distinct_tests("expansions_are_unbiased_where_weights_are_not"),
+    ),
+    Mutant(
+        "the old are not withdrawn by what is added in one piece",
+        INTAKE,
+        "        ring._withdraw_old()\n",
+        "        pass\n",
+        buffer_tests("withdrawal", "the_default_mass_is_the_largest_before_any_grows_too_old"),
+    ),
     Mutant(
         "counts of those that were replaced",
         WITHDRAWAL,
