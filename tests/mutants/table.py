@@ -1086,11 +1086,18 @@ STACKS = [
         frame_tests("loaded_with_another_capacity"),
     ),
     Mutant(
-        "frames of another actor's taken in by the replay rank",
+        "a filled intake is not checked for its frames",
         INTAKE,
         "        check_runs(age, ahead, layout.stack, self._placed == self.count)\n",
         "",
-        ["tests/mpi/test_replay_frames.py::test_frames_that_are_not_there_are_refused"],
+        frame_tests("batches_that_do_not_stand_by_themselves"),
+    ),
+    Mutant(
+        "frames are checked once others were retired for them",
+        BUFFER,
+        "            if self._layout is not None:\n                check_runs(",
+        "            if False:\n                check_runs(",
+        frame_tests("batches_that_do_not_stand_by_themselves"),
     ),
 ]
 
