@@ -166,7 +166,8 @@ class PayloadIntake:
         announced = queue[0]
         landing = self._landing.get(source)
         if landing is None:
-            if self._ring_taken and _in_place(announced):
+            needs_ring = announced.inline is not None or _in_place(announced)
+            if self._ring_taken and needs_ring:
                 return False
             if announced.inline is not None:
                 self._pop(source)
