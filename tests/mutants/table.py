@@ -335,17 +335,17 @@ RING = [
     ),
     Mutant(
         "the largest mass taken for a priority",
-        BUFFER,
-        "max(self._tree.max, elsewhere) or 1.0)",
-        "float(masses_of(np.array(self._tree.max), self._alpha)) or 1.0)",
+        "python/libsumtree/intake.py",
+        "np.array(max(tree.max, elsewhere) or 1.0)",
+        "np.array(tree.max**ring._alpha or 1.0)",
         buffer_tests("add", "alpha_is_applied_once"),
     ),
     Mutant(
         "historic max",
-        BUFFER,
-        "intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)",
-        "self._most = max(getattr(self, '_most', 0.0), self._tree.max)\n"
-        "            intake = Intake(self, count, self._most or 1.0)",
+        "python/libsumtree/intake.py",
+        "masses = np.array(max(tree.max, elsewhere) or 1.0)",
+        "ring._most = max(getattr(ring, '_most', 0.0), tree.max)\n"
+        "        masses = np.array(ring._most or 1.0)",
         buffer_tests("add", "new_transitions_take_the_largest_mass_held_now"),
     ),
     Mutant(
