@@ -180,7 +180,7 @@ class Message:
         SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
         in this one. DRAW: the total that the targets are of.
     body : ndarray of uint8
-        What follows the header. That of an ADD is borrowed, see `Channel.receive`.
+        What follows the header. That of an ADD is borrowed, see ``Channel.receive``.
     source : int
         The rank that MPI names as the sender; -1 in a message not yet sent.
     """
