@@ -177,6 +177,8 @@ class _SegmentTree:
     def _rounded(self, values: Any, name: str) -> Doubles:
         """Take real numbers as those of the tree's dtype; above its largest they are inf."""
         exact = as_doubles(_in_host_memory(values, name)[0], name)
+        if self._DTYPE is np.float64:
+            return exact
         with np.errstate(over="ignore"):
             return exact.astype(self._DTYPE).astype(np.float64)
 
@@ -213,19 +215,22 @@ class _SumSegmentTree(_SegmentTree):
         """
         wanted, hand_back = _in_host_memory(value, "value")
         targets = self._rounded(wanted, "value")
-        beyond = targets > float(self._DTYPE(self._tree.total))
-        within = np.where(beyond, 0.0, np.minimum(targets, self._tree.total))
+        total = self._tree.total
+        beyond = targets > float(self._DTYPE(total))
+        if targets.ndim and not beyond.any():
+            return hand_back(self._find(np.minimum(targets, total), targets))
         indices = np.full(targets.shape, self.size, dtype=np.int64)
-        try:
-            indices[~beyond] = self._tree.find(within[~beyond], side="left")
-        except TargetError:
-            self._raise_for(targets)
+        indices[~beyond] = self._find(np.minimum(targets, total)[~beyond], targets)
         return int(indices) if wanted is value and is_scalar(value) else hand_back(indices)
 
-    def _raise_for(self, targets: Doubles) -> None:
-        """Name the first target that is negative or NaN."""
+    def _find(self, within: Doubles, targets: Doubles) -> Any:
+        """Find those targets that are not beyond the total; name the first of all that is bad."""
         try:
-            self._tree.find(np.where(targets > self._tree.total, 0.0, targets), side="left")
+            return self._tree.find(within, side="left")
+        except TargetError:
+            lowered = np.where(targets > self._tree.total, 0.0, targets)
+        try:
+            return self._tree.find(lowered, side="left")
         except TargetError as error:
             raise TargetError(renamed(error, "value")) from None
 
