@@ -15,7 +15,7 @@ from ..checkpoint import compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..metrics import shard_path
 from ..records import check_record_dtype
-from .limiter import check_pacing
+from .limiter import RateLimit, check_pacing
 from .messages import MESSAGE_LIMIT
 from .receiving import Receive, check_receive
 
@@ -65,7 +65,8 @@ class ReplayConfig:
     receive : {"matched", "staged"}
         How messages are received. "matched" needs matched probes; where an MPI or its fabric has
         none that work, "staged" receives control messages into a ring of buffers that are posted
-        beforehand (25 MiB a process). The results are the same.
+        beforehand (25 MiB a process, and for each further shard of a client). The results are the
+        same.
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
     metrics : pathlib.Path, optional
@@ -159,16 +160,18 @@ class ReplayConfig:
         Only shard 0 begins checkpoints by itself. Further shards have metrics files of their own,
         with the number of the shard before the suffix.
         """
-        interval, error_buffer = self.checkpoint_interval, self.error_buffer
+        limit = RateLimit(self.min_size_to_sample, self.samples_per_insert, self.error_buffer).part(
+            self.shards
+        )
         metrics = self.metrics
         if metrics is not None and self.shards > 1:
             metrics = shard_path(metrics, shard)
         return replace(
             self,
             capacity=self.capacity // self.shards,
-            min_size_to_sample=-(-self.min_size_to_sample // self.shards),
-            error_buffer=None if error_buffer is None else error_buffer / self.shards,
-            checkpoint_interval=interval if shard == 0 else math.inf,
+            min_size_to_sample=limit.min_size_to_sample,
+            error_buffer=limit.error_buffer,
+            checkpoint_interval=self.checkpoint_interval if shard == 0 else math.inf,
             metrics=metrics,
             shards=1,
         )

@@ -174,8 +174,8 @@ class Message:
         `Flag.INLINE`, of the end of the body.
     value : int
         HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
-        stale updates. REPLY: updates of this learner that came before. DRAW: samples of the whole
-        draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
+        stale updates. REPLY, DRAWN: updates of this learner that came before. DRAW: samples of the
+        whole draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
     real : float
         SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
         in this one. DRAW: the total that the targets are of.

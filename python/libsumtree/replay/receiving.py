@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -28,6 +28,16 @@ MOST_STAGED = 1 << 16
 _RING = 16
 _STAGING_BYTES = 1 << 14
 _MOST_ARRIVING = 1024
+
+
+_left: list[tuple[MPI.Request, Any]] = []
+
+
+def leave(request: MPI.Request | None, buffers: Any) -> None:
+    """Keep the buffers of a request that has not ended, whoever gave it up, until it has."""
+    if request:
+        _left[:] = [each for each in _left if not each[0].Test()]
+        _left.append((request, buffers))
 
 
 class Malformed:
@@ -56,6 +66,10 @@ class Incoming:
         self.buffer = buffer
         self.source = source
         self._request = request
+
+    def __del__(self) -> None:
+        """Leave to the process what MPI still writes to, when a receiver is given up."""
+        leave(self._request, self.buffer)
 
     def done(self) -> bool:
         """Whether all the bytes are there."""
@@ -158,7 +172,11 @@ class MatchedReceiver:
         matched = self._comm.Improbe(self._peer, CONTROL_TAG, self._status)
         if matched is None:
             return None
-        nbytes, source = _length(self._status), self._status.Get_source()
+        source = self._status.Get_source()
+        try:
+            nbytes = _length(self._status)
+        except ProtocolError as error:  # it stays with MPI: no buffer is to hold it
+            return Malformed(source, str(error))
         staged = nbytes <= _STAGING_BYTES
         buffer = self._staging[:nbytes] if staged else np.empty(nbytes, np.uint8)
         incoming = Incoming(matched.Irecv([buffer, MPI.BYTE]), buffer, source)
@@ -261,7 +279,8 @@ def _let_go(requests: list[MPI.Prequest], buffers: list[Bytes]) -> None:
     """Take back receives that were posted; what was under way is received, and dropped."""
     if not MPI.Is_finalized():
         for request in requests:
-            request.Cancel()
+            if not request.Get_status():  # else it has ended, or was not started again
+                request.Cancel()
             request.Wait()
             request.Free()
     requests.clear()
