@@ -144,13 +144,13 @@ def test_a_ring_of_buffers_closes_whatever_is_lent(jobs: Jobs) -> None:
     assert "closed" in job.succeed().out
 
 
-def test_a_control_message_longer_than_mpi_can_count(jobs: Jobs) -> None:
-    """Refused by its length alone: nothing of it is received."""
+def test_messages_longer_than_mpi_can_count(jobs: Jobs) -> None:
+    """Refused by their length alone: nothing of them is received."""
     job = jobs.start("faulty_sends_too_much", "adds_some", capacity=100, grace=0.5)
     job.wait_for("summary.json")
-    assert job.summary["rejected"] == {"1": 1}
+    assert job.summary["rejected"] == {"1": 3}
     assert job.summary["added"] == {"2": 30}
-    job.kill()  # the message is never taken, and MPI waits for that
+    job.kill()  # the messages are never taken, and MPI waits for that
 
 
 # ---- 6: a learner that comes again ----

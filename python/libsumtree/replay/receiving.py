@@ -77,7 +77,7 @@ class Incoming:
 
 
 class Probe:
-    """A payload that is there: its size is known, and nothing is received yet.
+    """A payload that is there: its size is known, unchecked, and nothing is received yet.
 
     Parameters
     ----------
@@ -95,7 +95,20 @@ class Probe:
         self._comm = comm
         self._matched = matched
         self.source = status.Get_source()
-        self.nbytes = _length(status)
+        self.nbytes: int = status.Get_count(MPI.BYTE)
+
+    def drop(self) -> Incoming:
+        """Begin to receive into memory that nobody looks at.
+
+        One that is longer than `MESSAGE_LIMIT` stays with MPI, or, staged, is cut off by it.
+        """
+        if 0 <= self.nbytes <= MESSAGE_LIMIT:
+            return self.receive(np.empty(self.nbytes, np.uint8))
+        nothing: Bytes = np.empty(0, np.uint8)
+        if self._matched is not None:
+            return Incoming(MPI.REQUEST_NULL, nothing, self.source)
+        request = self._comm.Irecv([nothing, MPI.BYTE], self.source, PAYLOAD_TAG)
+        return Incoming(request, nothing, self.source)
 
     def receive(self, buffer: Bytes) -> Incoming:
         """Begin to receive; `buffer` has exactly ``nbytes`` bytes."""

@@ -283,12 +283,19 @@ def faulty_gives_up(comm: Comm, clients: Comm) -> None:
 
 
 def faulty_sends_too_much(comm: Comm, clients: Comm) -> None:
-    """Send a control message that is longer than any count; of the memory nothing is touched."""
+    """Send messages that are longer than any count; of the memory nothing is touched."""
     raw = Raw(comm)
     raw.hello()
     data = np.zeros(1 << 31, np.uint8)
-    raw.kept.append((data, comm.Isend([data, MPI.BYTE], 0, CONTROL_TAG)))
-    raw.expect(Kind.REFUSED, Code.PROTOCOL, "whose length MPI gives as")
-    raw.hello()
+    for tag, code, text in (
+        (CONTROL_TAG, Code.PROTOCOL, "whose length MPI gives as"),
+        (PAYLOAD_TAG, Code.PAYLOAD, "that nothing announced"),
+    ):
+        raw.kept.append((data, comm.Isend([data, MPI.BYTE], 0, tag)))
+        raw.expect(Kind.REFUSED, code, text)
+        raw.hello()
+    raw.message(Kind.ADD, count=10, itemsize=ITEM, payload=10 * ITEM, flags=Flag.DEFAULT)
+    raw.kept.append((data, comm.Isend([data, MPI.BYTE], 0, PAYLOAD_TAG)))
+    raw.expect(Kind.ACK, Code.PAYLOAD, "where 280 were announced")
     raw.message(Kind.BYE)
     raw.expect(Kind.GOODBYE, Code.OK)
