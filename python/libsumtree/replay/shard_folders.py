@@ -132,9 +132,10 @@ class LeadFolder:
         Raises
         ------
         CheckpointError
-            If the folder cannot be read; then no shard writes.
+            If the folder cannot be read, or has another writer; then no shard writes.
         """
         try:
+            self._states.renew_lock()
             serial = checkpoint.next_serial(self.folder)
         except OSError as error:
             raise CheckpointError(
@@ -175,7 +176,7 @@ class LeadFolder:
         folders = [checkpoint.shard_folder(self.folder, s) for s in range(self._shards.shards)]
         files = [retention.path_of(folder, serial) for folder in folders]
         path = checkpoint.write_manifest(checkpoint.manifest_of(self.folder, serial), files).path
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, CheckpointError):
             for old in checkpoint.removable(self.folder, self._keep, self._oldest):
                 with contextlib.suppress(OSError):  # the others can go all the same
                     old.unlink()
