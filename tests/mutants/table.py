@@ -718,13 +718,6 @@ FILES = [
         snapshot_tests("what_stands_aside_is_bounded_while_a_thread_writes"),
     ),
     Mutant(
-        "links of kept states are removed",
-        f"{CHECKPOINT}/retention.py",
-        "return {state.path for chain in kept for state in chain}",
-        "return {chain[0].path for chain in kept}",
-        folder_tests("what_kept_states_need_is_kept"),
-    ),
-    Mutant(
         "a child keeps its parent's lock",
         f"{CHECKPOINT}/lock.py",
         "os.register_at_fork(after_in_child=_close_in_child)\n",

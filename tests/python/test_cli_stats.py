@@ -21,6 +21,7 @@ from metrics_lines import line, service
 from libsumtree.cli import main
 from libsumtree.cli.live import position_bar, sparkline
 from libsumtree.cli.metrics_text import duration, limiter_text
+from libsumtree.cli.plots import draw_metrics
 from libsumtree.metrics import encode_line
 
 SECONDS = 60.0
@@ -134,6 +135,15 @@ def test_picture_is_one_of_lines_that_differ_without_colour(file: Path, tmp_path
     assert picture.shape[0] > 900
     assert np.ptp(picture, axis=2).max() == 0.0  # no colour at all
     assert (picture < 0.5).mean() > 0.005
+
+
+def test_no_curve_of_the_picture_is_cut_off() -> None:
+    figure = draw_metrics("m", [*service(20), line("interval", 20, added=1e4)])
+    figure.canvas.draw()
+    for axes in figure.axes:
+        highest = max(np.nanmax(curve.get_ydata()) for curve in axes.lines)
+        assert axes.transData.transform((0, highest))[1] < axes.bbox.y1 - 3
+    assert "10,000" in [label.get_text() for label in figure.axes[0].get_yticklabels()]
 
 
 def test_picture_is_whole_or_not_there(file: Path, tmp_path: Path) -> None:

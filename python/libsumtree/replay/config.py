@@ -11,7 +11,7 @@ import numpy as np
 
 from ..annealing import BetaSchedule
 from ..arguments import as_integer
-from ..checkpoint import compression_filters
+from ..checkpoint import MOST_FILES, compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..metrics import shard_path
 from ..records import check_record_dtype
@@ -44,13 +44,14 @@ class ReplayConfig:
         States to keep in the folder: that many files, and those that they go on from. Where these
         all hang on one full file, the newest state that does not is kept, too.
     full_every : int
-        Of so many checkpoints in a row, the first is full; the others hold what has changed. 1:
-        every file stands alone.
+        Of so many checkpoints in a row, 1 .. 128, the first is full; the others hold what has
+        changed. 1: every file stands alone.
     compression : {"lzf", "gzip", "zstd"}, optional
         See `libsumtree.checkpoint.write`.
     resume : str
         ``"auto"``: go on from the newest valid file of the folder, or start empty. ``"never"``:
-        start empty. Anything else: the file to go on from.
+        start empty. Anything else: the file to go on from. But for ``"auto"``, what is in the
+        folder before is left alone, whatever `keep` says.
     min_size_to_sample, samples_per_insert, error_buffer
         See `libsumtree.replay.RateLimiter`.
     actor_credits : int
@@ -121,6 +122,11 @@ class ReplayConfig:
             self._check_positive(name)
         for name in ("max_batch", "full_every", "shards"):
             self._check_positive(name)
+        if self.full_every > MOST_FILES:
+            raise ArgumentError(
+                f"full_every is {self.full_every}: at most {MOST_FILES}, for a state is read from "
+                "so many files at once"
+            )
         if self.clients is not None:
             self._check_positive("clients")
         if self.max_batch > MESSAGE_LIMIT // 64:

@@ -37,9 +37,9 @@ def restore(config: ReplayConfig, folder: Folder | None, shards: Alone) -> Resto
     CheckpointError
         If it cannot be read by every shard, or is of another record dtype.
     """
+    if config.resume != "auto" and folder is not None and shards.leads:
+        folder.spare_existing()
     if config.resume == "never":
-        if folder is not None and shards.leads:
-            folder.spare_existing()
         return None
     if shards.shards > 1:
         restored = _agreed(config, folder, shards)

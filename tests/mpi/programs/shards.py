@@ -40,6 +40,8 @@ def serve(comm: MPI.Intracomm, shards: int, config: dict[str, Any]) -> None:
     note(f"ready.{comm.Get_rank()}", "")
     summary = rank.run()
     values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
+    if rank.buffer is not None:
+        values["backend"], values["device"] = rank.buffer.tree.backend, rank.buffer.tree.device
     note(f"summary.{comm.Get_rank()}.json", json.dumps(values, default=str))
     if rank.buffer is not None:
         np.savez(f"buffer.{comm.Get_rank()}.npz", **content.held(rank.buffer))
