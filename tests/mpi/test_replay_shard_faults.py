@@ -90,7 +90,8 @@ def test_a_shard_that_cannot_write_tries_again_at_leisure(jobs: Jobs, tmp_path: 
     assert not further["saved"]
     assert further["inserted"] == 310
     assert 1 < first["checkpoint_failures"] <= 8
-    assert job.err.count("CHECKPOINT FAILED") == 2  # each shard says it once
+    # Each shard says it once; shard 1 may have failed before it heard of the end, too.
+    assert 2 <= job.err.count("CHECKPOINT FAILED") <= 3
 
 
 @pytest.mark.parametrize("hindrances", ["", "slow_service"])
