@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
 from .errors import ArgumentError, TooFewError
 from .frames import check_runs
-from .intake import Intake, append_whole
+from .intake import Intake, append_packed, append_whole
 from .persistence import SavedRing
 from .ring import Records, RowBytes, as_records, take_rows
 from .tree import masses_of, raised
@@ -194,6 +194,25 @@ class PrioritizedReplayBuffer(SavedRing):
             finally:
                 if self._intake is not None:
                     self._intake.abandon()
+
+    def append_packed(self, message: RowBytes, offset: int, count: int) -> bool:
+        """Add a batch as a message holds it, in one step; the ids are not given.
+
+        Parameters
+        ----------
+        message : ndarray of uint8, shape (n,)
+            From `offset` on: `count` priorities, little-endian float64, then as many records of the
+            buffer's very dtype. It need not be aligned.
+        offset, count : int
+
+        Returns
+        -------
+        bool
+            False if this must be done, or refused, by `check_priorities` and `append`: because a
+            priority is bad, for instance. Nothing has changed then.
+        """
+        with self._lock:
+            return self._intake is None and append_packed(self, message, offset, count)
 
     def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.

@@ -57,6 +57,8 @@ class Ring:
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
+        self._itemsize = self._dtype.itemsize
+        self._powers = open_backend("cpu")
         self._capacity = self._tree.capacity
         counts = None
         if times is not None:

@@ -16,7 +16,7 @@ from ..frames import check_runs, layout_of
 from ..tree import check_priorities
 from .channel import MPI, Outgoing
 from .client import IDLE_SLEEP, ReplayClient, refuse_longer
-from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message
+from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message, encode_add, plain_ack
 from .receiving import Receive
 
 _PUSH_SECONDS = 0.005
@@ -71,6 +71,7 @@ class ActorClient(ReplayClient):
         self._inflight: dict[int, tuple[int, _Slot | None]] = {}
         self._slots: deque[_Slot] = deque()
         super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
+        self._itemsize = self.dtype.itemsize
         self._layout = layout_of(self.dtype)
         self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
 
@@ -128,6 +129,9 @@ class ActorClient(ReplayClient):
         ready = self._has_credit if inline else self._has_slot
         if not ready():
             self._wait(ready, "credit for another batch", timeout, stop=True)
+        if inline and values is not None:
+            self._send_plain(np.ascontiguousarray(rows), values)
+            return
         message = Message(
             Kind.ADD,
             sequence=self._next_sequence(),
@@ -146,6 +150,13 @@ class ActorClient(ReplayClient):
             borrow = not copy and rows.flags.c_contiguous
             slot = self._send_large(message, body, rows, borrow)
             self._inflight[message.sequence] = len(rows), slot
+
+    def _send_plain(self, rows: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        sequence, count = self._next_sequence(), len(rows)
+        data = encode_add(sequence, count, self._itemsize, values, rows.view(np.uint8))
+        self._begin(Kind.ADD, sequence)
+        self._channel.send_encoded(self._server, data)
+        self._inflight[sequence] = count, None
 
     def _send_large(
         self, message: Message, body: Any, rows: npt.NDArray[Any], borrow: bool
@@ -180,11 +191,22 @@ class ActorClient(ReplayClient):
             super()._handle(message, payload)
             return
         if message.code is Code.OK:
-            for sequence in [each for each in self._inflight if each <= message.sequence]:
-                self._release(sequence)
+            self._acknowledged(message.sequence, message.value, message.real)
         elif message.sequence in self._inflight:
             self._release(message.sequence)
             self._note_problem(message)
+
+    def _take_plain(self, data: Bytes) -> bool:
+        fields = plain_ack(data)
+        if fields is None:
+            return False
+        self._acknowledged(*fields)
+        return True
+
+    def _acknowledged(self, sequence: int, inserted: int, largest: float) -> None:
+        """Take note of an ACK for every batch up to this sequence, of what is held and its mass."""
+        for each in [each for each in self._inflight if each <= sequence]:
+            self._release(each)
 
     def _release(self, sequence: int) -> None:
         self._answered(sequence)

@@ -119,6 +119,10 @@ class PayloadIntake:
         else:
             self._take(announced, announced.inline)
 
+    def is_free(self, source: int) -> bool:
+        """Whether transitions of `source` that are there may go into the ring at once."""
+        return not self._ring_taken and source not in self._queues
+
     def backlog(self, source: int) -> int:
         """Return how many payloads of `source` have been announced and not received."""
         return len(self._queues.get(source, ()))
@@ -126,7 +130,7 @@ class PayloadIntake:
     @property
     def announced(self) -> int:
         """How many payloads of all have been announced and not received."""
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self._queues.values())) if self._queues else 0
 
     @property
     def ring_taken(self) -> bool:
