@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any
@@ -70,6 +71,7 @@ class ActorClient(ReplayClient):
         # Transitions, and the memory of large ones, by sequence, in order.
         self._inflight: dict[int, tuple[int, _Slot | None]] = {}
         self._slots: deque[_Slot] = deque()
+        self._left = -math.inf
         super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
         self._itemsize = self.dtype.itemsize
         self._layout = layout_of(self.dtype)
@@ -161,14 +163,21 @@ class ActorClient(ReplayClient):
     def _send_large(
         self, message: Message, body: Any, rows: npt.NDArray[Any], borrow: bool
     ) -> _Slot:
+        begun = time.monotonic()
         slot = self._slots.popleft()
         payload = rows.view(np.uint8) if borrow else slot.load(rows)
         slot.outgoing = self._send(message, *body, payload=payload)
-        self._push(slot)
+        if begun - self._left > _PUSH_SECONDS:
+            self._push(slot)
+        self._left = time.monotonic()
         return slot
 
     def _push(self, slot: _Slot) -> None:
-        """Stay with MPI for a moment: a large message moves only while its sender is there."""
+        """Stay with MPI for a moment: a large message moves only while its sender is there.
+
+        That is for an actor that takes its time; one that comes back at once helps it along then,
+        and makes the next batch ready while this one is under way.
+        """
         deadline = time.monotonic() + _PUSH_SECONDS
         while not slot.free() and time.monotonic() < deadline:
             time.sleep(0)
