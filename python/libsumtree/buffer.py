@@ -411,10 +411,12 @@ class PrioritizedReplayBuffer(SavedRing):
         O(k log capacity).
         """
         with self._lock:
+            held = self._ids.numbers_of_held(ids, self._oldest) if self._is_plain else None
+            if held is not None:
+                self._tree.update(held % self._capacity, self._masses_for(priorities, held))
+                return 0
             numbers, live = self._ids.resolve(ids, self._oldest)
-            values = as_doubles(priorities, "priorities")
-            check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
-            masses = masses_of(values, self._alpha)
+            masses = self._masses_for(priorities, numbers)
             self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
@@ -423,6 +425,11 @@ class PrioritizedReplayBuffer(SavedRing):
                 slots, masses = slots[live], masses[live] if masses.ndim else masses
             self._tree.update(slots, masses)
             return stale
+
+    def _masses_for(self, priorities: ArrayLike, numbers: Indices) -> Doubles:
+        values = as_doubles(priorities, "priorities")
+        check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
+        return masses_of(values, self._alpha)
 
     def set_alpha(self, alpha: float, priorities: ArrayLike | None = None) -> None:
         """Set the exponent of priorities, and give all transitions held the masses that it makes.

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import _core
 from .arguments import Doubles, Indices
 from .errors import ArgumentError, ShapeError
+from .failures import raise_failure
 from .frames import check_runs
 from .ids import MAX_NUMBER
 from .ring import Records, Ring, RowBytes, ring_slices
@@ -204,15 +206,19 @@ def append_packed(ring: Ring, message: RowBytes, offset: int, count: int) -> boo
     ids, tree, capacity = ring._ids, ring._tree, ring._capacity
     first = ids.next_number
     slot = first % capacity
-    plain = ring._layout is None and not ring._snapshots and ring._withdrawal.max_age is None
-    if not plain or count > capacity - slot or first + count > MAX_NUMBER:
+    plain = ring._layout is None and ring._withdrawal.max_age is None
+    if not plain or not 0 < count <= capacity - slot or first + count > MAX_NUMBER:
         return False
+    if ring._snapshots:
+        ring._spare_snapshots(count)
     try:
         if not tree._append_packed(
             slot, count, message, offset, ring._itemsize, ring._powers, ring._alpha, ring._bytes
         ):
             return False
         ids.next_number = first + count
+    except _core.Failure as failure:
+        raise_failure(failure)
     except BaseException:
         if ids.next_number == first:
             ring._floor = max(ring._floor, min(first + count - capacity, first))

@@ -64,6 +64,8 @@ class Ring:
         if times is not None:
             counts = take_storage(self._tree.capacity, np.dtype(np.int64)).view(np.int64)
         self._withdrawal = Withdrawal(times, age, counts)
+        # No record is bare, and none is withdrawn.
+        self._is_plain = self._layout is None and times is None and age is None
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0

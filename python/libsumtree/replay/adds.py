@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 
@@ -62,10 +63,14 @@ class Adds:
             return False
         if not ring.append_packed(data, HEADER_SIZE, count):
             return False
-        peer.unacked += 1
-        peers.counters.received_add(source, sequence, len(data))
+        now = peers.counters.received_add(source, sequence, len(data))
+        self._use_credit(peer, now)
         self._added(peer, sequence, count)
         return True
+
+    def _use_credit(self, peer: Peer, now: int) -> None:
+        peer.unacked += 1
+        self._peers.share.came(now, peer.unacked >= self._peers.config.actor_credits)
 
     def _may_take(self, peer: Peer) -> bool:
         return (
@@ -87,7 +92,7 @@ class Adds:
         check_role(message, peer, Flag.ACTOR)
         self._check(message, peer)
         masses = self._masses(message)
-        peer.unacked += 1
+        self._use_credit(peer, time.perf_counter_ns())
         inline = message.inline() if message.flags & Flag.INLINE else None
         payload, count = message.payload, message.count
         elsewhere = 0.0 if masses is not None else message.real

@@ -23,7 +23,7 @@ from .samples import Samples
 from .streams import ALONE, MOST_LEARNERS, seed_text
 from .terms import Terms
 
-_MESSAGES_A_TURN = 64
+_MESSAGES_A_TURN = 32
 # Once a message came, so many looks in vain for the next, for a turn costs as much as they do.
 _LOOKS = 6
 
@@ -54,7 +54,7 @@ class Service:
         self._make_buffer = make_buffer
         self._intake = PayloadIntake(self._channel, self._begin_add, self._append, self._landed)
         self._adds = Adds(peers, self._intake)
-        self._samples = Samples(peers)
+        self._samples = Samples(peers, lambda: self._intake.announced > 0)
         self._pacing = Pacing(peers, self._intake, self._adds, self._samples)
         self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
             Kind.ADD: self._adds.handle,
