@@ -770,6 +770,35 @@ SERVICE = [
         service_tests("hostile_client_is_answered[hostile_credits]"),
     ),
     Mutant(
+        "credits not counted of batches in control messages",
+        "python/libsumtree/replay/adds.py",
+        "            and peer.unacked < self._peers.config.actor_credits\n",
+        "",
+        service_tests("credits_bind_batches_in_control_messages"),
+    ),
+    Mutant(
+        "unchecked length of a batch in a control message",
+        "python/libsumtree/replay/messages.py",
+        "    if len(data) != HEADER_SIZE + 8 * count + payload:\n        return None\n",
+        "",
+        ["tests/python/test_replay_messages.py::test_usual_batches_are_what_decode_reads"],
+    ),
+    Mutant(
+        "records written before their priorities are checked",
+        "python/bindings/tree.h",
+        "        if (powers.masses(count",
+        "        std::memcpy(to.data() + start * itemsize, from.data() + rows, count * itemsize);\n"
+        "        if (powers.masses(count",
+        ["tests/python/test_buffer_packed.py::test_a_bad_priority_changes_nothing"],
+    ),
+    Mutant(
+        "a learner's updates take no time",
+        "python/libsumtree/replay/share.py",
+        "        self._due = max(self._due + taken, now)",
+        "        self._due = max(self._due, now)",
+        ["tests/python/test_replay_share.py::test_updates_count"],
+    ),
+    Mutant(
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",
