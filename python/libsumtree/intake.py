@@ -129,9 +129,9 @@ class Intake:
         """Close the intake, and hold the buffer's lock for the last thing that it does."""
         with self._open_buffer()._lock:
             buffer = self._open_buffer()
+            buffer._intake = None
             self._buffer = None
             self.segments = []
-            buffer._intake = None
             yield buffer
 
 
@@ -162,14 +162,16 @@ def append_whole(
     ids.check_room(count)
     if ring._snapshots:
         ring._spare_snapshots(count)
-    ring._floor = max(ring._floor, min(first + count - capacity, first))
+    floor = max(ring._floor, min(first + count - capacity, first))
     try:
+        ring._floor = floor
         tree._set_range(slot, count, _EMPTY)
         _write(ring, slot, count, rows)
         ids.next_number = first + count
         tree._set_range(slot, count, masses)
     except BaseException:
         if ids.next_number == first:
+            ring._floor = floor
             tree._set_range(slot, count, _EMPTY)
             ring._storage[slot : slot + count].view(np.uint8)[...] = 0
         raise
