@@ -57,6 +57,8 @@ class Intake:
                 f"{len(transitions)} transitions are not the {self.count} of the intake"
             )
         rows = transitions[self.count - self._placed :]
+        if len(self.segments) > 1 and np.may_share_memory(rows, self.segments[0].base):
+            rows = rows.copy()  # the first segment would change what the second is to hold
         for segment in self.segments:
             segment[...] = rows[: len(segment)]
             rows = rows[len(segment) :]
