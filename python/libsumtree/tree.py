@@ -227,8 +227,8 @@ class PriorityTree(SummedTree):
         the law of the n smallest of independent exponentials with the masses as rates (Efraimidis
         and Spirakis, 2006) and of the Gumbel-top-k trick (Kool, van Hoof and Welling, 2019); see
         ``docs/sampling.md``. The expansions are Des Raj's (1956): with R_k the total of the leaves
-        not drawn before the k-th, k = 1 .. n, fl(fl(R_k / mass_k) + (n - k)) / n). R_k is added up
-        from the last drawn to the k-th, onto the total of the leaves that were not drawn.
+        not drawn before the k-th, k = 1 .. n, fl(fl(fl(R_k / mass_k) + (n - k)) / n). R_k is added
+        up from the last drawn to the k-th, onto the total of the leaves that were not drawn.
         """
         if not replace:
             return self._sample_distinct_of(n, beta, stratified, (out, xp))
