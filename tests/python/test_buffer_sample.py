@@ -66,19 +66,19 @@ def test_a_sample_without_replacement_is_of_one_piece() -> None:
         np.testing.assert_array_max_ulp(drawn.weights, expected.weights, 4)
         assert np.array_equal(drawn.indices, drawn.ids % 10)
         assert np.array_equal(drawn.transitions, buffer[drawn.ids])
-    before = str(buffer.tree.rng_state), buffer.sampled, buffer.tree.nodes("sum").tobytes()
+
+    def state() -> tuple[Any, ...]:
+        return str(buffer.tree.rng_state), buffer.sampled, buffer.tree.nodes("sum").tobytes()
+
+    before = state()
     for n, beta in ((11, 0.5), (4, 1.5), (4, np.nan)):
         with pytest.raises((ExponentError, TooFewError)):
             buffer.sample(n, beta, replace=False)
-    assert (
-        str(buffer.tree.rng_state),
-        buffer.sampled,
-        buffer.tree.nodes("sum").tobytes(),
-    ) == before
+    assert state() == before
 
 
 def test_expansions_add_up_to_the_sum_over_the_buffer() -> None:
-    """In expectation; with n all there are they are no weights of 1, for the order counts."""
+    """In expectation; transitions of mass 0, which are never drawn, are no part of it."""
     rng = np.random.default_rng(3)
     buffer = buffer_of(np.append(rng.random(30) ** 4, [0.0, 0.0]), seed=1)
     values = rng.normal(size=32)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import ArgumentTypeError, ProtocolError
+from ..errors import ArgumentTypeError, OutOfMemoryError, ProtocolError
 from ..intake import Intake
 from ..records import check_record_dtype, dtype_from_text, dtype_to_text
 from . import archive
@@ -248,7 +248,10 @@ class Service:
         except ArgumentTypeError as error:
             raise RefusedError(Code.DTYPE, str(error)) from None
         if self._peers.buffer is None:
-            self._peers.buffer = self._make_buffer(dtype)
+            try:
+                self._peers.buffer = self._make_buffer(dtype)
+            except OutOfMemoryError as error:
+                raise RefusedError(Code.DTYPE, str(error)) from None
         if dtype != self._peers.buffer.dtype:
             here = dtype_to_text(self._peers.buffer.dtype)
             raise RefusedError(
@@ -328,6 +331,12 @@ class Service:
         check_role(message, peer, Flag.LEARNER)
         if self._peers.config.checkpoint_dir is None:
             raise RefusedError(Code.CHECKPOINT, "the replay rank has no checkpoint folder")
+        if self._peers.shard > 0:
+            raise RefusedError(
+                Code.CHECKPOINT,
+                f"a checkpoint is of all shards: ask shard 0, not shard {self._peers.shard}, as "
+                "ShardedLearner.checkpoint does",
+            )
         if self.checkpoint_asked is not None or self._intake.backlog(peer.rank):
             raise RefusedError(Code.CREDIT, "a checkpoint is being written already")
         if message.payload == 0:
