@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointCorruptError
 from ..frames import layout_of
+from ..ids import MAX_NUMBER
 from ..records import dtype_from_text
 from .chain import Chain
 from .reader import Checkpoint, StoredArray
 from .storable import storable_record
+from .writer import Attribute
 
 TRANSITIONS, MASSES, EPOCHS = "transitions", "tree/masses", "ids/epochs"
 TIMES_SAMPLED = "times_sampled"
@@ -65,12 +67,12 @@ def extent_of(link: Checkpoint) -> Extent:
         capacity = int(link.attributes["capacity"])
         rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
         record = dtype_from_text(str(link.attributes["dtype"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
     layout = layout_of(record)
     context = 0 if layout is None else min(layout.context, cursor - size)
     full = link.header.parent is None
-    fits = 0 <= masses <= size <= min(cursor, capacity)
+    fits = 0 <= masses <= size <= min(cursor, capacity) and cursor <= MAX_NUMBER
     if not fits or not (rows == size + context and masses == size if full else rows <= masses):
         raise _no_buffer(
             link,
@@ -83,7 +85,7 @@ def extent_of(link: Checkpoint) -> Extent:
 
 
 def len_of(link: Checkpoint, name: str) -> int:
-    """Return the number of rows of a dataset; KeyError if there is none."""
+    """Return the number of rows of a dataset; KeyError or IndexError if it has none."""
     return link.datasets[name].shape[0]
 
 
@@ -110,14 +112,19 @@ def extents_of(chain: Chain) -> list[Extent]:
     for at in range(1, len(extents)):
         before, after, link = extents[at - 1], extents[at], chain.links[at]
         first = chain.links[0].attributes
-        same = all(link.attributes[name] == first[name] for name in _SAME_IN_A_CHAIN)
-        same &= all(link.attributes.get(name) == first.get(name) for name in LIMITS)
+        same = all(
+            _same(link.attributes.get(name), first.get(name)) for name in _SAME_IN_A_CHAIN + LIMITS
+        )
         goes_on = before.oldest <= after.oldest and after.rows == max(
             before.cursor, after.oldest_record
         )
         if not same or not goes_on or after.cursor < before.cursor:
             raise _no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
     return extents
+
+
+def _same(one: Attribute | None, other: Attribute | None) -> bool:
+    return type(one) is type(other) and np.array_equal(one, other)  # type: ignore[arg-type]
 
 
 def masses_of(chain: Chain) -> NDArray[np.float64]:

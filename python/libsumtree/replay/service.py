@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import ArgumentTypeError, ProtocolError
+from ..errors import ArgumentTypeError, OutOfMemoryError, ProtocolError
 from ..intake import Intake
 from ..records import check_record_dtype, dtype_from_text, dtype_to_text
 from . import archive
