@@ -94,7 +94,7 @@ def test_seeds_that_numpy_would_crash_on() -> None:
     itself.append(itself)
     with pytest.raises(ArgumentTypeError, match="seed is"):
         st.PriorityTree(3, seed=itself)
-    matrix = st.PriorityTree(3, seed=np.matrix([[1, 2]])).rng_state
+    matrix = st.PriorityTree(3, seed=np.array([[1, 2]]).view(np.matrix)).rng_state
     assert str(matrix) == str(st.PriorityTree(3, seed=[1, 2]).rng_state)
 
 

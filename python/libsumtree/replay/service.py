@@ -248,7 +248,10 @@ class Service:
         except ArgumentTypeError as error:
             raise RefusedError(Code.DTYPE, str(error)) from None
         if self._peers.buffer is None:
-            self._peers.buffer = self._make_buffer(dtype)
+            try:
+                self._peers.buffer = self._make_buffer(dtype)
+            except OutOfMemoryError as error:
+                raise RefusedError(Code.DTYPE, str(error)) from None
         if dtype != self._peers.buffer.dtype:
             here = dtype_to_text(self._peers.buffer.dtype)
             raise RefusedError(
