@@ -40,6 +40,11 @@ TEXTS = (
     *(Kind.LIMIT, Kind.LIMITED, Kind.REASON),
 )
 
+REQUESTS = (
+    *(Kind.HELLO, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.CHECKPOINT, Kind.STOP, Kind.BYE),
+    *(Kind.LIMIT, Kind.ASK, Kind.DRAW),
+)
+
 
 def received(data: bytes) -> Bytes:
     return np.frombuffer(data, np.uint8).copy()
@@ -74,6 +79,14 @@ def test_every_wrong_length_is_refused(kind: Kind, change: int) -> None:
 def test_refusal_of_any_kind_is_a_text() -> None:
     data = Message(Kind.REPLY, count=3, code=Code.EMPTY).encode(b"nothing, niente")
     assert decode(received(data), source=0).text == "nothing, niente"
+
+
+@pytest.mark.parametrize("kind", [*REQUESTS, Kind.WELCOME, Kind.DUE, Kind.STOPPING, Kind.GOODBYE])
+@pytest.mark.parametrize("length", [0, 3])
+def test_only_answers_refuse(kind: Kind, length: int) -> None:
+    data = Message(kind, count=3, code=Code.EMPTY).encode(bytes(length))
+    with pytest.raises(ProtocolError, match=f"{kind.name} with code EMPTY"):
+        decode(received(data), source=0)
 
 
 @pytest.mark.parametrize(

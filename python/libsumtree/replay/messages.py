@@ -263,6 +263,11 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
 
 
 _WITH_TRANSITIONS = (Kind.ADD, Kind.REPLY, Kind.DRAWN)
+_REFUSING = (
+    *(Kind.ACK, Kind.REPLY, Kind.UPDATED, Kind.CHECKPOINTED, Kind.REFUSED, Kind.LIMITED),
+    *(Kind.REASON, Kind.DRAWN),
+)
+"""Kinds whose code may be another than OK: answers."""
 
 
 def control_limit(max_batch: int) -> int:
@@ -327,6 +332,8 @@ def _check_length(message: Message) -> None:
             f"{message.payload} bytes"
         )
     refusal = message.code is not Code.OK
+    if refusal and message.kind not in _REFUSING:
+        raise ProtocolError(f"{message.kind.name} with code {message.code.name}, as answers have")
     expected = None if refusal else _BODY.get(message.kind, _nothing)(message)
     length = len(message.body)
     if expected is None:

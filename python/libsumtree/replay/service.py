@@ -331,6 +331,12 @@ class Service:
         check_role(message, peer, Flag.LEARNER)
         if self._peers.config.checkpoint_dir is None:
             raise RefusedError(Code.CHECKPOINT, "the replay rank has no checkpoint folder")
+        if self._peers.shard > 0:
+            raise RefusedError(
+                Code.CHECKPOINT,
+                f"a checkpoint is of all shards: ask shard 0, not shard {self._peers.shard}, as "
+                "ShardedLearner.checkpoint does",
+            )
         if self.checkpoint_asked is not None or self._intake.backlog(peer.rank):
             raise RefusedError(Code.CREDIT, "a checkpoint is being written already")
         if message.payload == 0:

@@ -28,15 +28,16 @@ ITEM = RECORD.itemsize
 class Raw:
     """A client without manners."""
 
-    def __init__(self, comm: MPI.Intracomm, role: int = Flag.ACTOR) -> None:
+    def __init__(self, comm: MPI.Intracomm, role: int = Flag.ACTOR, rank: int = 0) -> None:
         self.comm = comm
         self.role = role
+        self.rank = rank
         self.sequence = 0
         self.kept: list[Any] = []
 
     def send(self, data: Any, tag: int = CONTROL_TAG) -> None:
         view = np.frombuffer(bytes(data), np.uint8)
-        self.kept.append((view, self.comm.Isend([view, MPI.BYTE], 0, tag)))
+        self.kept.append((view, self.comm.Isend([view, MPI.BYTE], self.rank, tag)))
 
     def message(self, kind: Kind, *body: Any, **fields: Any) -> None:
         self.sequence += 1
@@ -45,12 +46,12 @@ class Raw:
     def receive(self) -> Message:
         status = MPI.Status()
         deadline = time.monotonic() + 20.0
-        while not self.comm.Iprobe(0, CONTROL_TAG, status):
+        while not self.comm.Iprobe(self.rank, CONTROL_TAG, status):
             assert time.monotonic() < deadline, "no answer"
             time.sleep(0.001)
         data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-        self.comm.Recv([data, MPI.BYTE], 0, CONTROL_TAG)
-        return decode(data, 0)
+        self.comm.Recv([data, MPI.BYTE], self.rank, CONTROL_TAG)
+        return decode(data, self.rank)
 
     def expect(self, kind: Kind, code: Code, text: str = "") -> Message:
         answer = self.receive()
@@ -158,6 +159,7 @@ def hostile_hello(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
         '[["x", "|O"]]',
         '[["x", "<f8"]]',
         '[["x", "<f4", [1000000000000, 1000000000000]]]',
+        '[["x", "<f4", [1000000000]]]',
         "__import__('os')",
     ):
         raw.message(Kind.HELLO, text.encode(), flags=Flag.ACTOR)
