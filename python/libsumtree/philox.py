@@ -38,8 +38,12 @@ def _finite(seed: Any) -> Any:
     ------
     RecursionError
         A list holds itself.
+    TypeError
+        An array holds other things than integers.
     """
     if isinstance(seed, np.ndarray):
+        if seed.dtype.kind not in "iu":
+            raise TypeError(f"an array of {seed.dtype}")
         return np.asarray(seed)
     if isinstance(seed, list):
         return [_finite(part) for part in seed]
@@ -56,7 +60,7 @@ def words_of(state: Mapping[str, Any]) -> Words:
     """
     try:
         if state["bit_generator"] != "Philox":
-            raise ValueError(f"bit_generator is {state['bit_generator']!r}")
+            raise ValueError(f"bit_generator is {short(state['bit_generator'])}")
         key = [to_index(word) for word in state["state"]["key"]]
         counter = [to_index(word) for word in state["state"]["counter"]]
         position = to_index(state["buffer_pos"])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointCorruptError
 from ..frames import layout_of
-from ..ids import MAX_NUMBER
+from ..ids import MAX_EPOCH, MAX_NUMBER
 from ..records import dtype_from_text
 from .chain import Chain
 from .reader import Checkpoint, StoredArray
@@ -29,6 +29,11 @@ TRANSITIONS, MASSES, EPOCHS = "transitions", "tree/masses", "ids/epochs"
 TIMES_SAMPLED = "times_sampled"
 CHANGED_NUMBERS, CHANGED_MASSES = "changed/numbers", "changed/masses"
 
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("capacity", "cursor", "size", "epoch", "sampled", "beta_samples"), int),
+    **dict.fromkeys(("alpha", "total", "min", "max"), float),
+    **dict.fromkeys(("dtype", "seed"), str),
+}
 _SAME_IN_A_CHAIN = ("capacity", "dtype", "alpha")
 LIMITS = ("max_times_sampled", "max_age")  # absent where there is no such limit
 
@@ -62,9 +67,10 @@ def extent_of(link: Checkpoint) -> Extent:
     CheckpointCorruptError
         Its attributes and datasets do not fit each other.
     """
+    _check_attributes(link)
+    cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
+    capacity = int(link.attributes["capacity"])
     try:
-        cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
-        capacity = int(link.attributes["capacity"])
         rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
         record = dtype_from_text(str(link.attributes["dtype"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
@@ -82,6 +88,23 @@ def extent_of(link: Checkpoint) -> Extent:
     _check_dtypes(link, record)
     oldest = cursor - size
     return Extent(oldest, cursor, oldest - context, cursor - rows, cursor - masses)
+
+
+def _check_attributes(link: Checkpoint) -> None:
+    """Check the types of what a buffer is made from, and ranges that no other check covers."""
+    said: dict[str, Any] = dict(link.attributes)
+    wrong = [name for name, kind in _KINDS.items() if type(said.get(name)) is not kind]
+    if not wrong:
+        limits = [said.get(name, 1) for name in LIMITS]
+        wrong += [n for n, v in zip(LIMITS, limits, strict=True) if type(v) is not int or v < 1]
+        wrong += ["alpha"] * (not 0.0 <= said["alpha"] < np.inf)
+        wrong += ["epoch"] * (not 0 <= said["epoch"] <= MAX_EPOCH)
+        wrong += ["sampled"] * (said["sampled"] < 0) + ["beta_samples"] * (said["beta_samples"] < 1)
+        beta = np.asarray(said.get("beta"))
+        is_beta = beta.dtype == np.float64 and beta.shape == (2,) and np.isfinite(beta).all()
+        wrong += [] if is_beta else ["beta"]
+    if wrong:
+        raise _no_buffer(link, f"{wrong[0]} is {said.get(wrong[0])!r:.80}")
 
 
 def len_of(link: Checkpoint, name: str) -> int:
