@@ -251,6 +251,9 @@ def test_no_part_of_a_learner_state_is_one() -> None:
     "table",
     [
         '[{"name": "x", "type": "|O", "shape": []}]',
+        '[{"name": "x", "type": ",i8", "shape": [0]}]',
+        '[{"name": "x", "type": "01i8", "shape": []}]',
+        '[{"name": "x", "type": 5, "shape": [0]}]',
         '[{"name": "x", "type": "<f8", "shape": [-1]}]',
         '[{"name": "x", "type": "<f8", "shape": [1000000000000]}]',
         '[{"name": "../x", "type": "|u1", "shape": [0]}]',

@@ -243,34 +243,45 @@ class StagedReceiver:
         ]
         self._head = 0
         self._borrowed = False
+        self._arrived: list[Received | Malformed | None] = [None] * _RING
         MPI.Prequest.Startall(self._requests)
         # MPI writes to the buffers until then, whoever has lost sight of this receiver.
-        self._finish = weakref.finalize(self, _let_go, self._requests, self._buffers)
+        self._finish = weakref.finalize(self, _let_go, self._requests, self._buffers, self._arrived)
 
     def next(self) -> Received | Malformed | None:
         """Return the next control message, see `Receiver`."""
-        if self._borrowed:
-            self._requests[self._head].Start()
-            self._head = (self._head + 1) % _RING
-            self._borrowed = False
         if not self._finish.alive:
             return None
-        try:
-            if not self._requests[self._head].Test(self._status):
-                return None
-        except MPI.Exception as error:
-            self._borrowed = True
-            return Malformed(self._status.Get_source(), f"a control message: {error}")
-        self._borrowed = True
-        nbytes = _length(self._status)
-        return self._buffers[self._head][:nbytes], self._status.Get_source(), True
+        if self._borrowed:
+            self._arrived[self._head] = None
+            self._requests[self._head].Start()
+            self._head = (self._head + 1) % _RING
+        found = self._look(self._head)
+        self._borrowed = found is not None
+        return found
+
+    def _look(self, place: int) -> Received | Malformed | None:
+        """Return what a posted receive has got, None if nothing yet.
+
+        A receive is tested until it is done, and never again before it is started anew:
+        MPI_Request_get_status, which would not end it, does end it in MPICH 5.0.
+        """
+        if self._arrived[place] is None:
+            try:
+                if not self._requests[place].Test(self._status):
+                    return None
+                data = self._buffers[place][: _length(self._status)]
+                self._arrived[place] = data, self._status.Get_source(), True
+            except MPI.Exception as error:
+                source = self._status.Get_source()
+                self._arrived[place] = Malformed(source, f"a control message: {error}")
+        return self._arrived[place]
 
     def holds(self, source: int) -> bool:
         """Whether a control message may be there, see `Receiver`: the ring tells no source."""
-        posted = (
-            r for i, r in enumerate(self._requests) if not (self._borrowed and i == self._head)
-        )
-        return any(request.Get_status() for request in posted)
+        taken = self._head if self._borrowed else -1
+        places = (place for place in range(len(self._requests)) if place != taken)
+        return any(self._look(place) is not None for place in places)
 
     def probe(self, source: int) -> Probe | None:
         """Look for the next payload of `source`, see `Receiver`."""
@@ -283,13 +294,17 @@ class StagedReceiver:
         self._finish()
 
 
-def _let_go(requests: list[MPI.Prequest], buffers: list[Bytes]) -> None:
+def _let_go(
+    requests: list[MPI.Prequest],
+    buffers: list[Bytes],
+    arrived: list[Received | Malformed | None],
+) -> None:
     """Take back receives that were posted; what was under way is received, and dropped."""
     if not MPI.Is_finalized():
-        for request in requests:
-            if not request.Get_status():  # else it has ended, or was not started again
+        for request, found in zip(requests, arrived, strict=True):
+            if found is None:  # else it is done, and not started anew
                 request.Cancel()
-            request.Wait()
+                request.Wait()
             request.Free()
     requests.clear()
     buffers.clear()

@@ -204,7 +204,10 @@ class Service:
         if peer is not None:
             self._break(peer)
         lost = Message(Kind.REFUSED, source=message.source)
-        self._peers.reject(lost, Code.PROTOCOL, message.reason)
+        if message.source >= 0:
+            self._peers.reject(lost, Code.PROTOCOL, message.reason)
+        else:
+            self._peers.count_rejected(message.source, Code.PROTOCOL)
 
     def _break(self, peer: Peer) -> None:
         peer.broken = True
@@ -228,8 +231,7 @@ class Service:
             return False
         nbytes = self._intake.drop_stray(source)
         peer = self._peers.members.get(source)
-        self._peers.rejected[source] += 1
-        self._peers.counters.rejected[Code.PAYLOAD] += 1
+        self._peers.count_rejected(source, Code.PAYLOAD)
         if peer is not None and not peer.broken:
             lost = Message(Kind.REFUSED, source=source)
             text = f"a payload of {nbytes} bytes that nothing announced"
@@ -277,8 +279,7 @@ class Service:
         if before is not None:
             self._forget(before)
         while self._intake.drop_stray(message.source) is not None:
-            self._peers.rejected[message.source] += 1
-            self._peers.counters.rejected[Code.PAYLOAD] += 1
+            self._peers.count_rejected(message.source, Code.PAYLOAD)
         peer = Peer(message.source, role, learner, told=self._peers.stopping)
         self._peers.members[message.source] = peer
         self._welcome(message, peer)
