@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ProtocolError
 from .messages import CONTROL_TAG, PAYLOAD_TAG, Bytes, Kind, Message, control_limit, decode
 from .mpi import MPI
-from .receiving import Incoming, Malformed, Probe, Receive, leave, make_receiver
+from .receiving import Incoming, Malformed, Probe, Receive, Received, leave, make_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,9 +161,17 @@ class Channel:
 
         The body of an ADD is borrowed until the next call; of any other message it is its own.
         """
-        received = self._receiver.next()
+        received = self.next()
         if received is None or isinstance(received, Malformed):
             return received
+        return self.read(received)
+
+    def next(self) -> Received | Malformed | None:
+        """Return the next control message as it came, for `read`; None if there is none."""
+        return self._receiver.next()
+
+    def read(self, received: Received) -> Message | Malformed:
+        """Read what `next` returned; see `receive`."""
         data, source, borrowed = received
         if len(data) > self._limit:
             reason = f"a control message of {len(data)} bytes: at most {self._limit}"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..annealing import BetaSchedule
-from ..arguments import as_integer
+from ..arguments import as_integer, as_real
 from ..checkpoint import MOST_FILES, compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..metrics import shard_path
@@ -58,6 +58,10 @@ class ReplayConfig:
         Batches of one actor that may be without an answer.
     sample_credits, update_credits : int
         Requests and updates of one learner that may be without an answer.
+    learner_share : float
+        How much of the replay rank's time learners may take while actors lack credits, above 0 and
+        at most 1: further requests wait then, so that a learner that asks without a pause does not
+        starve the actors. As long as no actor has used up its credits, no request waits.
     max_batch : int
         Transitions, samples or ids in one message.
     idle_sleep : float
@@ -107,6 +111,7 @@ class ReplayConfig:
     actor_credits: int = 3
     sample_credits: int = 3
     update_credits: int = 16
+    learner_share: float = 0.2
     max_batch: int = 65536
     idle_sleep: float = 0.002
     receive: Receive = "matched"
@@ -132,6 +137,9 @@ class ReplayConfig:
         if self.max_batch > MESSAGE_LIMIT // 64:
             raise ArgumentError(f"max_batch is {self.max_batch}: at most {MESSAGE_LIMIT // 64}")
         check_receive(self.receive, self.max_batch)
+        object.__setattr__(self, "learner_share", as_real(self.learner_share, "learner_share"))
+        if not 0.0 < self.learner_share <= 1.0:
+            raise ArgumentError(f"learner_share is {self.learner_share}: above 0, and at most 1")
         self._check_seconds("checkpoint_interval", 0.0, math.inf, open_below=True)
         self._check_seconds("idle_sleep", 0.0, 1.0)
         self._check_seconds("grace", 0.0, math.inf)

@@ -175,7 +175,7 @@ def _dealt_out(
             saved = stored.attributes
             parts.append(_progress(file, saved, learner_state(stored)))
             if file is files[0]:
-                seed, position = _stream_of(saved)
+                seed, position = _stream_of(file, saved)
     made = redistribute(
         files,
         place.shards,
@@ -201,15 +201,20 @@ def _dealt_out(
     return Restored(path, buffer, capacity, len(buffer), progress)
 
 
-def _stream_of(saved: dict[str, checkpoint.Attribute]) -> tuple[SeedSequence, int]:
+def _stream_of(path: Path, saved: dict[str, checkpoint.Attribute]) -> tuple[SeedSequence, int]:
     """Return the seed of a buffer without its spawn key, and how far its own stream has come."""
-    entropy, _, pool_size = json.loads(str(saved["seed"]))
-    state = {
-        "bit_generator": "Philox",
-        "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
-        "buffer_pos": saved["rng_buffer_pos"],
-    }
-    return SeedSequence(entropy, pool_size=pool_size), position_of(state)
+    try:
+        entropy, _, pool_size = json.loads(str(saved["seed"]))
+        state = {
+            "bit_generator": "Philox",
+            "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
+            "buffer_pos": saved["rng_buffer_pos"],
+        }
+        return SeedSequence(entropy, pool_size=pool_size), position_of(state)
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise CheckpointCorruptError(
+            f"checkpoint {path}: its seed or the state of its draws is none: {error}"
+        ) from error
 
 
 def _joined(parts: list[Progress], place: Place) -> Progress:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from .actor import ActorClient, Slot
 from .channel import MPI
 from .client import IDLE_SLEEP
-from .messages import INLINE_LIMIT, Bytes, Code, Kind, Message
+from .messages import INLINE_LIMIT
 from .receiving import Receive
 from .sharded import ShardedClient, misfit
 from .terms import Terms
@@ -70,10 +70,9 @@ class ShardActor(ActorClient):
     def _misfit(self, terms: Terms) -> str:
         return misfit(terms, *self._place)
 
-    def _handle(self, message: Message, payload: Bytes) -> None:
-        if message.kind is Kind.ACK and message.code is Code.OK:
-            self._told, self.largest = message.value, message.real
-        super()._handle(message, payload)
+    def _acknowledged(self, sequence: int, inserted: int, largest: float) -> None:
+        self._told, self.largest = inserted, largest
+        super()._acknowledged(sequence, inserted, largest)
 
     def _release(self, sequence: int) -> None:
         self._counts.pop(sequence, None)
