@@ -34,6 +34,19 @@ def _quick_and_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     results.results_of.cache_clear()
 
 
+def test_ranks_that_are_no_world_say_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where mpiexec belongs to another MPI than mpi4py."""
+    alone = tmp_path / "mpiexec"
+    alone.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    alone.chmod(0o755)
+    monkeypatch.setattr(launch, "find_mpiexec", lambda: str(alone))
+    text = "raw MPI: a process ended with status 1: .*started 1 rank where 4 were asked for"
+    with pytest.raises(BenchmarkError, match=text):
+        rounds.check(stacks.MPI_RAW, "cartpole")
+
+
 # ---- what servers hold -------------------------------------------------------------------
 
 
