@@ -354,12 +354,20 @@ class PrioritizedReplayBuffer(SavedRing):
         """Note a draw, and copy its transitions; return their ids."""
         self._sampled += counts
         if counts:
-            spent = self._withdrawal.note(indices, self.inserted)
-            if len(spent):
-                self._tree.update(spent, 0.0)
+            self._note(indices)
         numbers = self._numbers_of(indices)
         self._copy_out(numbers, indices, transitions)
         return self._ids.of_numbers(numbers)
+
+    def _note(self, indices: Indices) -> None:
+        """Count a draw; whatever exception strikes, what is withdrawn by it has the mass 0."""
+        try:
+            spent = self._withdrawal.note(indices, self.inserted)
+            if len(spent):
+                self._tree.update(spent, 0.0)
+        except BaseException:
+            self._set_held_masses(np.where(self._drawable(), self._held_masses(), 0.0))
+            raise
 
     def take(self, indices: Indices, counts: bool = True) -> Taken:
         """Copy the transitions at leaves that descents of `tree` have found.

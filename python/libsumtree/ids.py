@@ -19,6 +19,7 @@ from .errors import ArgumentError, IdError, IdsExhaustedError, IndexOutOfRangeEr
 NUMBER_BITS = 40
 MAX_NUMBER = 1 << NUMBER_BITS
 MAX_EPOCH = (1 << 63 - NUMBER_BITS) - 1
+"""The last epoch that ids have room for."""
 
 # Short batches add to these, for np.arange lets go of the GIL however few it makes: where another
 # thread waits for it, as one that writes a checkpoint does, that costs more than all the rest.

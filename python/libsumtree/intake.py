@@ -60,6 +60,8 @@ class Intake:
                 f"{len(transitions)} transitions are not the {self.count} of the intake"
             )
         rows = transitions[self.count - self._placed :]
+        if len(self.segments) > 1 and np.may_share_memory(rows, self.segments[0].base):
+            rows = rows.copy()  # the first segment would change what the second is to hold
         for segment in self.segments:
             segment[...] = rows[: len(segment)]
             rows = rows[len(segment) :]
@@ -132,9 +134,9 @@ class Intake:
         """Close the intake, and hold the buffer's lock for the last thing that it does."""
         with self._open_buffer()._lock:
             buffer = self._open_buffer()
+            buffer._intake = None
             self._buffer = None
             self.segments = []
-            buffer._intake = None
             yield buffer
 
 
@@ -165,14 +167,16 @@ def append_whole(
     ids.check_room(count)
     if ring._snapshots:
         ring._spare_snapshots(count)
-    ring._floor = max(ring._floor, min(first + count - capacity, first))
+    floor = max(ring._floor, min(first + count - capacity, first))
     try:
+        ring._floor = floor
         tree._set_range(slot, count, _EMPTY)
         _write(ring, slot, count, rows)
         ids.next_number = first + count
         tree._set_range(slot, count, masses)
     except BaseException:
         if ids.next_number == first:
+            ring._floor = floor
             tree._set_range(slot, count, _EMPTY)
             ring._storage[slot : slot + count].view(np.uint8)[...] = 0
         raise

@@ -378,10 +378,9 @@ def are_tuples(values: Any) -> bool:
 
 def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
     """Make records of what a caller gives as transitions."""
-    tuples = are_tuples(transitions)
     try:
-        rows = np.asarray(transitions, dtype=dtype if tuples else None)
-    except (TypeError, ValueError, OverflowError) as error:
+        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
     if not same_fields(rows.dtype, dtype):
         raise ArgumentTypeError(

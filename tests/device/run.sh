@@ -45,12 +45,13 @@ pack() {
 
 # A private OpenACC runtime, as PyTorch comes first in some tests.
 pack_python() {
-    rm -rf "$folder/wheel" "$folder/tests"
+    rm -rf "${folder:?}/wheel" "$folder/tests"
     "$DEVICE_PYTHON" -m pip wheel -q --no-deps -w "$folder/wheel" \
         '--config-settings=cmake.define.SUMTREE_BACKENDS=cpu;multicore;gpu' \
         --config-settings=cmake.define.SUMTREE_BUNDLE_OPENACC=ON "$checkout" || exit 1
     mkdir -p "$folder/tests" && cp -R "$checkout/tests/python" "$checkout/tests/data" "$folder/tests/" || exit 1
     mkdir -p "$folder/tests/device" && cp "$here"/*.py "$folder/tests/device/" || exit 1
+    cp -R "$checkout/tests/mpi" "$folder/tests/" || exit 1
 }
 
 failures=0
@@ -147,6 +148,11 @@ run_python() {
         step "Python suite $suite" 0 on_gpu 200 --backend gpu "python/$suite.py"
     done
     step 'a learner step through Python' 0 timeout 200 python3 "$here/tests/device/time_python.py"
+    if python3 -c 'import h5py; from mpi4py import MPI' 2>/dev/null; then
+        step 'replay ranks of one job, on GPUs by local rank' 0 on_gpu 300 -p no:randomly device/test_shards.py
+    else
+        skipped 'replay ranks on GPUs' 'mpi4py with h5py'
+    fi
     rm -rf "$site"
 }
 

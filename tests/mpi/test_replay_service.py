@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from launch import Jobs
-from libsumtree import PrioritizedReplayBuffer
+from libsumtree import PrioritizedReplayBuffer, PriorityTree
 from ring import RECORD, SIZES, assert_same, batch, filled, held
 
 
@@ -104,7 +104,7 @@ def test_idle_replay_rank_leaves_the_processor_alone(jobs: Jobs) -> None:
 @pytest.mark.parametrize("role", ["hostile_hello", "hostile_credits", "hostile_learner"])
 def test_hostile_client_is_answered(jobs: Jobs, role: str) -> None:
     job = jobs.run(role, capacity=64, max_batch=100)
-    rejected = {"hostile_hello": 9, "hostile_credits": 2, "hostile_learner": 8}
+    rejected = {"hostile_hello": 10, "hostile_credits": 2, "hostile_learner": 8}
     assert job.summary["rejected"] == {"1": rejected[role]}
     assert job.summary["inserted"] == (30 if role == "hostile_credits" else 0)
 
@@ -136,3 +136,14 @@ def test_messages_out_of_protocol_leave_the_ring_unchanged(jobs: Jobs) -> None:
     good = filled(*[(0, 10)] * 12, (1, 10), (2, 10), seed=1)
     assert_same(job.arrays("buffer.npz"), held(good))
     assert job.summary["rejected"]["1"] >= 1 + 2 * 12 + 2
+
+
+@pytest.mark.parametrize("receive", ["matched", "staged"])
+def test_thousands_of_mutated_messages_end_nothing(jobs: Jobs, receive: str) -> None:
+    """Whatever comes is answered or counted; then a good client's batch is taken whole."""
+    job = jobs.run("hostile_mutations", capacity=64, max_batch=100, seed=1, receive=receive)
+    assert job.summary["rejected"]["1"] > 1000
+    buffer = job.arrays("buffer.npz")
+    PriorityTree(64, backend="cpu")[: len(buffer["tree/masses"])] = buffer["tree/masses"]
+    rows = {row.tobytes() for row in buffer["transitions"]}
+    assert {row.tobytes() for row in batch(0, 10)[0]} <= rows

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator, Philox, SeedSequence
 
-from launch import PROGRAMS, Jobs
+from launch import PROGRAMS, Job, Jobs
 from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.checkpoint import read_manifest
 from ring import RECORD, assert_same, batch, held, sharding
@@ -33,6 +33,10 @@ def one_big_buffer(holes: bool = True, **options: Any) -> PrioritizedReplayBuffe
 def test_shards_draw_as_one_big_buffer(jobs: Jobs, shards: int) -> None:
     """Draws with updates in between, and 10**6 of them against the masses by chi-square."""
     job = jobs.run_shards(shards, "fills_blocks", "draws_blocks", capacity=CAPACITY, seed=5)
+    assert_draws_as_one_big_buffer(job, shards)
+
+
+def assert_draws_as_one_big_buffer(job: Job, shards: int) -> None:
     drawn = job.arrays("drawn.npz")
     buffer = one_big_buffer(seed=5)
     for step in range(DRAWS):

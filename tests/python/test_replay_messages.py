@@ -46,6 +46,11 @@ TEXTS = (
     *(Kind.LIMIT, Kind.LIMITED, Kind.REASON),
 )
 
+REQUESTS = (
+    *(Kind.HELLO, Kind.ADD, Kind.SAMPLE, Kind.UPDATE, Kind.CHECKPOINT, Kind.STOP, Kind.BYE),
+    *(Kind.LIMIT, Kind.ASK, Kind.DRAW),
+)
+
 
 def received(data: bytes) -> Bytes:
     return np.frombuffer(data, np.uint8).copy()
@@ -133,6 +138,14 @@ def test_a_long_batch_is_not_usual() -> None:
 def test_refusal_of_any_kind_is_a_text() -> None:
     data = Message(Kind.REPLY, count=3, code=Code.EMPTY).encode(b"nothing, niente")
     assert decode(received(data), source=0).text == "nothing, niente"
+
+
+@pytest.mark.parametrize("kind", [*REQUESTS, Kind.WELCOME, Kind.DUE, Kind.STOPPING, Kind.GOODBYE])
+@pytest.mark.parametrize("length", [0, 3])
+def test_only_answers_refuse(kind: Kind, length: int) -> None:
+    data = Message(kind, count=3, code=Code.EMPTY).encode(bytes(length))
+    with pytest.raises(ProtocolError, match=f"{kind.name} with code EMPTY"):
+        decode(received(data), source=0)
 
 
 @pytest.mark.parametrize(
@@ -238,6 +251,9 @@ def test_no_part_of_a_learner_state_is_one() -> None:
     "table",
     [
         '[{"name": "x", "type": "|O", "shape": []}]',
+        '[{"name": "x", "type": ",i8", "shape": [0]}]',
+        '[{"name": "x", "type": "01i8", "shape": []}]',
+        '[{"name": "x", "type": 5, "shape": [0]}]',
         '[{"name": "x", "type": "<f8", "shape": [-1]}]',
         '[{"name": "x", "type": "<f8", "shape": [1000000000000]}]',
         '[{"name": "../x", "type": "|u1", "shape": [0]}]',

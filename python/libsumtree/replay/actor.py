@@ -23,8 +23,8 @@ from .receiving import Receive
 _PUSH_SECONDS = 0.005
 
 
-class _Slot:
-    """Memory for one large batch on its way, written to again only once it is answered and sent."""
+class Slot:
+    """Memory for one large batch on its way, written to again only once MPI has let go of it."""
 
     __slots__ = ("outgoing", "rows")
 
@@ -33,9 +33,11 @@ class _Slot:
         self.outgoing: Outgoing | None = None
 
     def free(self) -> bool:
+        """Whether it may be written to."""
         return self.outgoing is None or self.outgoing.done()
 
     def load(self, transitions: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """Copy a batch; return its bytes."""
         if len(self.rows) < len(transitions):
             self.rows = np.empty(len(transitions), self.rows.dtype)
         part = self.rows[: len(transitions)]
@@ -68,14 +70,14 @@ class ActorClient(ReplayClient):
         idle_sleep: float = IDLE_SLEEP,
         receive: Receive = "matched",
     ) -> None:
-        # Transitions, and the memory of large ones, by sequence, in order.
-        self._inflight: dict[int, tuple[int, _Slot | None]] = {}
-        self._slots: deque[_Slot] = deque()
+        self._inflight: dict[int, int] = {}
+        """Transitions of each batch without an answer, by sequence, in order."""
+        self._slots: deque[Slot] = deque()
         self._left = -math.inf
         super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
         self._itemsize = self.dtype.itemsize
         self._layout = layout_of(self.dtype)
-        self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
+        self._slots.extend(Slot(self.dtype) for _ in range(self._agreed.actor_credits))
 
     @property
     def unacknowledged(self) -> int:
@@ -147,32 +149,32 @@ class ActorClient(ReplayClient):
         if inline:
             message.flags |= Flag.INLINE
             self._send(message, *body, np.ascontiguousarray(rows).view(np.uint8))
-            self._inflight[message.sequence] = len(rows), None
         else:
             borrow = not copy and rows.flags.c_contiguous
-            slot = self._send_large(message, body, rows, borrow)
-            self._inflight[message.sequence] = len(rows), slot
+            self._send_large(message, body, rows, borrow)
+        self._inflight[message.sequence] = len(rows)
 
     def _send_plain(self, rows: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
         sequence, count = self._next_sequence(), len(rows)
         data = encode_add(sequence, count, self._itemsize, values, rows.view(np.uint8))
         self._begin(Kind.ADD, sequence)
         self._channel.send_encoded(self._server, data)
-        self._inflight[sequence] = count, None
+        self._inflight[sequence] = count
 
     def _send_large(
         self, message: Message, body: Any, rows: npt.NDArray[Any], borrow: bool
-    ) -> _Slot:
+    ) -> None:
+        """Send a batch by the first slot, which `_has_slot` has found to be free."""
         begun = time.monotonic()
-        slot = self._slots.popleft()
+        slot = self._slots[0]
+        self._slots.rotate(-1)
         payload = rows.view(np.uint8) if borrow else slot.load(rows)
         slot.outgoing = self._send(message, *body, payload=payload)
         if begun - self._left > _PUSH_SECONDS:
             self._push(slot)
         self._left = time.monotonic()
-        return slot
 
-    def _push(self, slot: _Slot) -> None:
+    def _push(self, slot: Slot) -> None:
         """Stay with MPI for a moment: a large message moves only while its sender is there.
 
         That is for an actor that takes its time; one that comes back at once helps it along then,
@@ -219,9 +221,7 @@ class ActorClient(ReplayClient):
 
     def _release(self, sequence: int) -> None:
         self._answered(sequence)
-        _, slot = self._inflight.pop(sequence)
-        if slot is not None:
-            self._slots.append(slot)
+        del self._inflight[sequence]
 
     def _rows(self, transitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not isinstance(transitions, np.ndarray) or (

@@ -1,7 +1,7 @@
 """The replay ranks of one service among themselves: who is there, and what they tell each other.
 
 Ranks 0 .. shards - 1 of the service's communicator make a communicator of their own, once each has
-said that it is a replay rank. Messages are JSON, a few hundred bytes long.
+said that it is a replay rank. Messages are JSON; the longest hold a record dtype.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..errors import ProtocolError, WorldError
 from .channel import MPI, Backoff
 
 _TAG = 21333
-_MOST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 18
 #: Seconds that a rank waits for the others to say that they are replay ranks.
 JOIN_SECONDS = 60.0
 _LONGEST_SLEEP = 0.001

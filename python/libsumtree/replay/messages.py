@@ -177,8 +177,8 @@ class Message:
         `Flag.INLINE`, of the end of the body.
     value : int
         HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
-        stale updates. REPLY: updates of this learner that came before. DRAW: samples of the whole
-        draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
+        stale updates. REPLY, DRAWN: updates of this learner that came before. DRAW: samples of the
+        whole draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
     real : float
         SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
         in this one. DRAW: the total that the targets are of.
@@ -266,6 +266,11 @@ _BODY: dict[Kind, Callable[[Message], int | None]] = {
 
 
 _WITH_TRANSITIONS = (Kind.ADD, Kind.REPLY, Kind.DRAWN)
+_REFUSING = (
+    *(Kind.ACK, Kind.REPLY, Kind.UPDATED, Kind.CHECKPOINTED, Kind.REFUSED, Kind.LIMITED),
+    *(Kind.REASON, Kind.DRAWN),
+)
+"""Kinds whose code may be another than OK: answers."""
 
 
 def control_limit(max_batch: int) -> int:
@@ -371,6 +376,8 @@ def _check_length(message: Message) -> None:
             f"{message.payload} bytes"
         )
     refusal = message.code is not Code.OK
+    if refusal and message.kind not in _REFUSING:
+        raise ProtocolError(f"{message.kind.name} with code {message.code.name}, as answers have")
     expected = None if refusal else _BODY.get(message.kind, _nothing)(message)
     length = len(message.body)
     if expected is None:

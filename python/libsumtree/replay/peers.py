@@ -151,9 +151,13 @@ class Peers:
 
     def reject(self, message: Message, code: Code, text: str) -> None:
         """Count a request as rejected, and refuse it."""
-        self.rejected[message.source] += 1
-        self.counters.rejected[code] += 1
+        self.count_rejected(message.source, code)
         self.refuse(message, code, text)
+
+    def count_rejected(self, source: int, code: Code) -> None:
+        """Count a request as rejected."""
+        self.rejected[source] += 1
+        self.counters.rejected[code] += 1
 
     def refuse(self, message: Message, code: Code, text: str) -> None:
         """Answer with a code and a text; a rank that takes no answers gets no more of them."""

@@ -11,6 +11,7 @@ from . import draws
 from .intake import as_bytes
 from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
+from .routing import of_former_shards
 from .streams import ALONE
 
 _ENDING = "the replay rank is ending"
@@ -190,6 +191,8 @@ class Samples:
             message.body[: 8 * count].view("<i8"),
             message.body[8 * count :].view("<f8"),
         )
+        if peers.progress.most_shards > 1:
+            ids = of_former_shards(ids, peers.progress.most_shards, peers.ring().epoch)
         try:
             stale = peers.ring().update_priorities(ids, priorities)
         except IdError as error:

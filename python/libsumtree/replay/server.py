@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from ..errors import (
     CheckpointError,
     WorldError,
 )
+from ..records import dtype_from_text
 from .channel import MPI, Backoff, Channel, wait_turns
 from .checkpoints import Saving
 from .config import ReplayConfig
@@ -32,6 +34,9 @@ from .signals import StopFlag, install_signal_flag
 _STATE_SECONDS = 5.0
 _STATE_PATIENCE_SECONDS = 0.5
 _LAST_SENDS_SECONDS = 1.0
+# At the end, between a checkpoint of several shards that failed and the next try; then doubled.
+_RETRY_SECONDS = 0.5
+_MOST_DOUBLED = 3
 
 
 @dataclass(frozen=True)
@@ -126,13 +131,9 @@ class ReplayRank:
             comm.Get_size() - config.shards if config.clients is None else config.clients
         )
         self._shards = join(comm, config)
-        self._config = config = config.of_shard(self._shards.shard)
+        self._whole, config = config, config.of_shard(self._shards.shard)
+        self._config = config
         self._folder = open_folders(config, self._shards)
-        restored = restore(config, self._folder, self._shards)
-        self._restored_from = None if restored is None else restored.path
-        self._peers = self._shards.together(lambda: self._make_peers(comm, restored))
-        self._service = Service(self._peers, self._make_buffer)
-        self._written = self._marks()
         self._written_at: float | None = None
         self._checkpoints = 0
         self._failures = 0
@@ -143,7 +144,20 @@ class ReplayRank:
         self._saved_all = False
         self._saving_marks: tuple[int, ...] = ()
         self._saving_for: object = None
-        self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
+        self._failed_in_a_row = 0
+        self._retry_at = 0.0
+        self._alarmed = False
+        with ExitStack() as undo:
+            if self._folder is not None:
+                undo.callback(self._folder.close)
+            restored = restore(config, self._folder, self._shards)
+            self._restored_from = None if restored is None else restored.path
+            self._peers = self._shards.together(lambda: self._make_peers(comm, restored))
+            undo.callback(self._peers.channel.close)
+            self._service = Service(self._peers, self._make_buffer)
+            self._written = self._marks()
+            self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
+            undo.pop_all()
 
     @property
     def buffer(self) -> PrioritizedReplayBuffer | None:
@@ -220,6 +234,7 @@ class ReplayRank:
             say(f"the clients on ranks {ranks} did not leave within {self._config.grace:g} s")
         self._finish_saving()
         self._settle_shards()
+        self._finish_saving()
         self._begin_if_changed()
         self._finish_saving()
         self._saved_all = self._shards.end(self._folder is None or self._marks() == self._written)
@@ -230,12 +245,13 @@ class ReplayRank:
 
     def _settle_shards(self) -> None:
         """Wait until no client changes any shard; a further shard, until all is written."""
+        self._note_if_changed()  # once shard 0 knows that this one is quiet, it asks no more
         self._shards.tell_quiet()
         backoff = Backoff(self._config.idle_sleep)
         while not self._shards.settled:
             busy = self._tend_shards()
             self._finish_saving()
-            if self._shards.leads and self._marks() != self._saving_marks:
+            if self._marks() != self._saving_marks and time.monotonic() >= self._retry_at:
                 self._begin_if_changed()  # another shard may wait for it to let its actors go
             backoff.turn(busy)
 
@@ -243,18 +259,25 @@ class ReplayRank:
         """Do what other shards ask for, and tell them of changes; return whether they asked."""
         shards = self._shards
         busy = shards.turn()
-        if shards.leads or self._folder is None or self._saving is not None:
-            return busy
-        if shards.save_asked is not None:
+        if shards.dtype and self._peers.buffer is None:
+            self._peers.buffer = self._make_buffer(dtype_from_text(shards.dtype))
+        if shards.save_asked is not None and self._saving is None:
             self._begin_saving()
-        elif self._marks() != self._written:
-            shards.note_changed()
+        self._note_if_changed()
         return busy
+
+    def _note_if_changed(self) -> None:
+        """Tell shard 0 of what it does not know to be unwritten; a failure is known to it."""
+        buffer = self._peers.buffer
+        if self._shards.leads or self._folder is None or self._saving is not None or buffer is None:
+            return
+        if self._marks() not in (self._written, self._saving_marks):
+            self._shards.note_changed(buffer.dtype)
 
     @property
     def _tries(self) -> int:
         """How many checkpoints were written, or failed."""
-        return self._checkpoints + self._failures
+        return self._checkpoints + self._failures + self._shards.given_up
 
     def _may_tell_actors(self, tries: int) -> bool:
         """Whether a checkpoint was tried since the end began, or none is due.
@@ -321,8 +344,9 @@ class ReplayRank:
             self._begin_saving()
 
     def _begin_saving(self) -> None:
-        """Have a thread write everything as it is now."""
+        """Have a thread write everything as it is now; what was begun before is finished."""
         assert self._folder is not None
+        assert self._saving is None
         peers = self._peers
         peers.progress.surplus = peers.limiter.surplus
         peers.progress.rate_limit = peers.limiter.saved()
@@ -348,16 +372,26 @@ class ReplayRank:
             self._written = self._saving_marks
             self._written_at = time.monotonic()
             self._checkpoints += 1
+            self._failed_in_a_row = 0
             self._saved("")
 
     def _saved(self, failure: str) -> None:
         """Raise the alarm if it failed, for the service goes on; answer the learner that asked."""
         if failure:
-            self._failures += 1
-            say(f"CHECKPOINT FAILED, serving on without: {failure}")
+            self._note_failure(failure)
         asked = self._service.checkpoint_asked
         if asked is not None and asked is self._saving_for:
             self._service.answer_checkpoint(self._last.name if self._last else "", failure)
+
+    def _note_failure(self, failure: str) -> None:
+        """Raise the alarm, once after the end has begun, and have the next try wait."""
+        pause = _RETRY_SECONDS * 2 ** min(self._failed_in_a_row, _MOST_DOUBLED)
+        self._retry_at = time.monotonic() + pause
+        self._failures += 1
+        self._failed_in_a_row += 1
+        if not self._alarmed:
+            say(f"CHECKPOINT FAILED, serving on without: {failure}")
+        self._alarmed = self._peers.stopping
 
     def _set_due(self) -> None:
         self._due = time.monotonic() + self._config.checkpoint_interval
@@ -407,8 +441,9 @@ class ReplayRank:
         config = self._config
         progress = Progress() if restored is None else restored.progress
         channel = Channel(comm, config.max_batch, receive=config.receive)
-        peers = Peers(channel, config, make_limiter(config, restored), progress)
+        peers = Peers(channel, config, make_limiter(config, restored, self._whole), progress)
         peers.shard, peers.shards = self._shards.shard, self._shards.shards
+        progress.most_shards = max(progress.most_shards, peers.shards)
         if restored is not None:
             peers.buffer = restored.buffer
         elif config.dtype is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import ArgumentTypeError, ProtocolError
+from ..errors import ArgumentTypeError, OutOfMemoryError, ProtocolError
 from ..intake import Intake
 from ..records import check_record_dtype, dtype_from_text, dtype_to_text
 from . import archive
@@ -204,7 +204,10 @@ class Service:
         if peer is not None:
             self._break(peer)
         lost = Message(Kind.REFUSED, source=message.source)
-        self._peers.reject(lost, Code.PROTOCOL, message.reason)
+        if message.source >= 0:
+            self._peers.reject(lost, Code.PROTOCOL, message.reason)
+        else:
+            self._peers.count_rejected(message.source, Code.PROTOCOL)
 
     def _break(self, peer: Peer) -> None:
         peer.broken = True
@@ -228,8 +231,7 @@ class Service:
             return False
         nbytes = self._intake.drop_stray(source)
         peer = self._peers.members.get(source)
-        self._peers.rejected[source] += 1
-        self._peers.counters.rejected[Code.PAYLOAD] += 1
+        self._peers.count_rejected(source, Code.PAYLOAD)
         if peer is not None and not peer.broken:
             lost = Message(Kind.REFUSED, source=source)
             text = f"a payload of {nbytes} bytes that nothing announced"
@@ -264,7 +266,10 @@ class Service:
         except ArgumentTypeError as error:
             raise RefusedError(Code.DTYPE, str(error)) from None
         if self._peers.buffer is None:
-            self._peers.buffer = self._make_buffer(dtype)
+            try:
+                self._peers.buffer = self._make_buffer(dtype)
+            except OutOfMemoryError as error:
+                raise RefusedError(Code.DTYPE, str(error)) from None
         if dtype != self._peers.buffer.dtype:
             here = dtype_to_text(self._peers.buffer.dtype)
             raise RefusedError(
@@ -274,8 +279,7 @@ class Service:
         if before is not None:
             self._forget(before)
         while self._intake.drop_stray(message.source) is not None:
-            self._peers.rejected[message.source] += 1
-            self._peers.counters.rejected[Code.PAYLOAD] += 1
+            self._peers.count_rejected(message.source, Code.PAYLOAD)
         peer = Peer(message.source, role, learner, told=self._peers.stopping)
         self._peers.members[message.source] = peer
         self._welcome(message, peer)
@@ -344,6 +348,12 @@ class Service:
         check_role(message, peer, Flag.LEARNER)
         if self._peers.config.checkpoint_dir is None:
             raise RefusedError(Code.CHECKPOINT, "the replay rank has no checkpoint folder")
+        if self._peers.shard > 0:
+            raise RefusedError(
+                Code.CHECKPOINT,
+                f"a checkpoint is of all shards: ask shard 0, not shard {self._peers.shard}, as "
+                "ShardedLearner.checkpoint does",
+            )
         if self.checkpoint_asked is not None or self._intake.backlog(peer.rank):
             raise RefusedError(Code.CREDIT, "a checkpoint is being written already")
         if message.payload == 0:

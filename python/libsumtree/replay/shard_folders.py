@@ -8,7 +8,8 @@ from pathlib import Path
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
 from ..checkpoint import retention
-from ..errors import CheckpointError
+from ..errors import CheckpointError, CheckpointMismatchError
+from ..records import dtype_to_text
 from .channel import Backoff
 from .checkpoints import CheckpointFolder, Saving
 from .config import ReplayConfig
@@ -47,13 +48,26 @@ class FollowerFolder(PartFolder):
         super().__init__(shards.shard, config)
 
     def begin(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Saving:
-        """Begin to write the file that shard 0 asked for."""
+        """Begin to write the file that shard 0 asked for.
+
+        Raises
+        ------
+        CheckpointError
+            If the folder cannot be read, or the buffer of shard 0 has another record dtype.
+        """
         self._serial = self._shards.take_serial()
         try:
+            self._check_dtype(dtype_to_text(buffer.dtype))
             return super().begin(buffer, progress)
         except BaseException as error:
             self._shards.tell_saved(str(error) or type(error).__name__)
             raise
+
+    def _check_dtype(self, dtype: str) -> None:
+        if dtype != self._shards.dtype:
+            raise CheckpointMismatchError(
+                f"the record dtype is {dtype} where shard 0 has {self._shards.dtype}"
+            )
 
     def finish(self, saving: Saving) -> Path:
         """Wait until the file is on disk, and tell shard 0."""
@@ -132,19 +146,28 @@ class LeadFolder:
         Raises
         ------
         CheckpointError
-            If the folder cannot be read; then no shard writes.
+            If the folder cannot be read, or has another writer: no shard writes then, and all are
+            told so.
         """
         try:
-            serial = checkpoint.next_serial(self.folder)
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
-            ) from error
-        self._shards.begin_round(serial)
+            serial = self._next_serial()
+        except CheckpointError:
+            self._shards.give_up()
+            raise
+        self._shards.begin_round(serial, dtype_to_text(buffer.dtype))
         try:
             return Round(serial, self._own.begin_at(serial, buffer, progress), "", self._shards)
         except CheckpointError as error:
             return Round(serial, None, str(error), self._shards)
+
+    def _next_serial(self) -> int:
+        try:
+            self._states.renew_lock()
+            return checkpoint.next_serial(self.folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
+            ) from error
 
     def finish(self, saving: Round) -> Path:
         """Wait until all files are on disk, publish the manifest, and remove what is beyond `keep`.
@@ -175,7 +198,7 @@ class LeadFolder:
         folders = [checkpoint.shard_folder(self.folder, s) for s in range(self._shards.shards)]
         files = [retention.path_of(folder, serial) for folder in folders]
         path = checkpoint.write_manifest(checkpoint.manifest_of(self.folder, serial), files).path
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, CheckpointError):
             for old in checkpoint.removable(self.folder, self._keep, self._oldest):
                 with contextlib.suppress(OSError):  # the others can go all the same
                     old.unlink()

@@ -3,9 +3,11 @@
 Shard 0 leads: it decides when a checkpoint is written, tells the others its serial, and publishes
 the manifest once all have written. Whatever ends one shard ends all. ::
 
-    shard 0 -> others   save (serial), end (saved)
-    others -> shard 0   changed, saved (failure), quiet
+    shard 0 -> others   save (serial, dtype), given_up, end (saved)
+    others -> shard 0   changed (dtype), saved (failure), quiet
     any -> all          stop (reason)
+
+Messages of one shard come in their order: what is told before quiet is known once that is.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.random import SeedSequence
 
 from ..checkpoint import shard_folder
 from ..errors import ReplayError, SumTreeError
+from ..records import dtype_to_text
 from .config import ReplayConfig
 from .console import speak_as
 from .group import ShardGroup
@@ -48,6 +52,10 @@ class Alone:
         The serial of the checkpoint that is to be written now.
     changes : int
         Goes up when another shard has something new to write.
+    given_up : int
+        Checkpoints that shard 0 could not even begin.
+    dtype : str
+        The record dtype of another shard's buffer, as text; empty as long as none is known.
     settled : bool
         At the end: nothing more comes from the others.
     """
@@ -58,6 +66,8 @@ class Alone:
         self.stop_reason = ""
         self.save_asked: int | None = None
         self.changes = 0
+        self.given_up = 0
+        self.dtype = ""
         self.settled = True
 
     def seed(self, config: ReplayConfig) -> int | None | SeedSequence:
@@ -98,8 +108,8 @@ class Alone:
         """Take what the other shards have told; return whether there was anything."""
         return False
 
-    def note_changed(self) -> None:
-        """There is something new to write."""
+    def note_changed(self, dtype: np.dtype[Any]) -> None:
+        """There is something new to write, of records of this dtype."""
 
     def tell_stop(self, reason: str) -> None:
         """Tell the others that this shard is ending."""
@@ -176,10 +186,15 @@ class Leader(_Shard):
         self._failures: dict[int, str] = {}
         self._writing: set[int] = set()
 
-    def begin_round(self, serial: int) -> None:
-        """Have the other shards write what they hold."""
+    def begin_round(self, serial: int, dtype: str) -> None:
+        """Have the other shards write what they hold; one round at a time."""
+        assert not self._writing, "a round of checkpoints is running"
         self._failures, self._writing = {}, set(range(1, self.shards))
-        self.group.tell_others("save", serial=serial)
+        self.group.tell_others("save", serial=serial, dtype=dtype)
+
+    def give_up(self) -> None:
+        """Tell the others that no round could begin, for which they may wait."""
+        self.group.tell_others("given_up")
 
     def round_done(self) -> bool:
         """Whether every other shard has written, or failed to."""
@@ -200,8 +215,9 @@ class Leader(_Shard):
         self.group.close()
         return saved
 
-    def _on_changed(self, shard: int) -> None:
+    def _on_changed(self, shard: int, dtype: str) -> None:
         self.changes += 1
+        self.dtype = self.dtype or dtype
 
     def _on_saved(self, shard: int, failure: str) -> None:
         self._writing.discard(shard)
@@ -223,11 +239,11 @@ class Follower(_Shard):
         self._told = False
         self._saved = True
 
-    def note_changed(self) -> None:
+    def note_changed(self, dtype: np.dtype[Any]) -> None:
         """Tell shard 0, once for each checkpoint."""
         if not self._told:
             self._told = True
-            self.group.tell(0, "changed")
+            self.group.tell(0, "changed", dtype=dtype_to_text(dtype))
 
     def take_serial(self) -> int:
         """Return the serial that was asked for; what comes from now on is a new change."""
@@ -248,8 +264,11 @@ class Follower(_Shard):
         self.group.close()
         return self._saved
 
-    def _on_save(self, shard: int, serial: int) -> None:
-        self.save_asked = serial
+    def _on_save(self, shard: int, serial: int, dtype: str) -> None:
+        self.save_asked, self.dtype = serial, dtype
+
+    def _on_given_up(self, shard: int) -> None:
+        self.given_up += 1
 
     def _on_end(self, shard: int, saved: bool) -> None:
         self._saved, self.settled = saved, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import Any
@@ -28,15 +29,16 @@ ITEM = RECORD.itemsize
 class Raw:
     """A client without manners."""
 
-    def __init__(self, comm: MPI.Intracomm, role: int = Flag.ACTOR) -> None:
+    def __init__(self, comm: MPI.Intracomm, role: int = Flag.ACTOR, rank: int = 0) -> None:
         self.comm = comm
         self.role = role
+        self.rank = rank
         self.sequence = 0
         self.kept: list[Any] = []
 
     def send(self, data: Any, tag: int = CONTROL_TAG) -> None:
         view = np.frombuffer(bytes(data), np.uint8)
-        self.kept.append((view, self.comm.Isend([view, MPI.BYTE], 0, tag)))
+        self.kept.append((view, self.comm.Isend([view, MPI.BYTE], self.rank, tag)))
 
     def message(self, kind: Kind, *body: Any, **fields: Any) -> None:
         self.sequence += 1
@@ -45,12 +47,12 @@ class Raw:
     def receive(self) -> Message:
         status = MPI.Status()
         deadline = time.monotonic() + 20.0
-        while not self.comm.Iprobe(0, CONTROL_TAG, status):
+        while not self.comm.Iprobe(self.rank, CONTROL_TAG, status):
             assert time.monotonic() < deadline, "no answer"
             time.sleep(0.001)
         data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-        self.comm.Recv([data, MPI.BYTE], 0, CONTROL_TAG)
-        return decode(data, 0)
+        self.comm.Recv([data, MPI.BYTE], self.rank, CONTROL_TAG)
+        return decode(data, self.rank)
 
     def expect(self, kind: Kind, code: Code, text: str = "") -> Message:
         answer = self.receive()
@@ -206,6 +208,7 @@ def hostile_hello(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
         '[["x", "|O"]]',
         '[["x", "<f8"]]',
         '[["x", "<f4", [1000000000000, 1000000000000]]]',
+        '[["x", "<f4", [1000000000]]]',
         "__import__('os')",
     ):
         raw.message(Kind.HELLO, text.encode(), flags=Flag.ACTOR)
@@ -254,4 +257,91 @@ def hostile_learner(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw.message(Kind.CHECKPOINT, payload=8)
     raw.send(bytes(8), PAYLOAD_TAG)
     raw.expect(Kind.CHECKPOINTED, Code.CHECKPOINT)
+    raw.bye()
+
+
+# ---- mutations ----
+
+
+def _templates(role: int) -> list[bytes]:
+    """Return a message of every kind, as well as a client can make it, and each refused, too."""
+    add = {"count": 2, "itemsize": ITEM, "payload": 2 * ITEM}
+    rows = batch(5, 2)[0].tobytes()
+    hello = dtype_to_text(RECORD).encode()
+    made = [
+        Message(Kind.HELLO, flags=role).encode(hello),
+        Message(Kind.ADD, flags=Flag.DEFAULT, **add).encode(),
+        Message(Kind.ADD, flags=Flag.DEFAULT | Flag.INLINE, **add).encode(rows),
+        Message(Kind.ADD, flags=Flag.INLINE, **add).encode(struct.pack("<2d", 1.0, 2.0), rows),
+        Message(Kind.SAMPLE, count=3, flags=Flag.DEFAULT).encode(),
+        Message(Kind.SAMPLE, count=3, real=0.5).encode(),
+        Message(Kind.UPDATE, count=1).encode(struct.pack("<qd", 0, 1.0)),
+        Message(Kind.DRAW, count=2, value=2, real=3.0).encode(struct.pack("<q2d", 0, 1.0, 2.0)),
+        Message(Kind.CHECKPOINT, payload=8).encode(),
+        Message(Kind.LIMIT).encode(b'{"min_size_to_sample": 1}'),
+        Message(Kind.ASK).encode(),
+    ]
+    refused = [Message(kind, count=1, code=code).encode(b"no") for kind in Kind for code in Code]
+    return [*made, *made, *refused]
+
+
+def _mutated(generator: np.random.Generator, templates: list[bytes]) -> bytes:
+    data = bytearray(templates[generator.integers(len(templates))])
+    for _ in range(generator.integers(3)):
+        field = int(generator.choice((6, 8, 12, 16, 24, 32, 40, 48, 56)))
+        value = int(generator.choice((0, 1, -1, 2, 28, 255, 2**31, 2**62)))
+        data[field : field + 8] = struct.pack("<q", value)
+    how = generator.integers(6)
+    if how == 0:
+        data = data[: generator.integers(len(data) + 1)]
+    elif how == 1:
+        data += bytes(int(generator.integers(1, 100)))
+    elif how == 2:
+        data[generator.integers(len(data))] = generator.integers(256)
+    return bytes(data)
+
+
+def _ends(data: bytes) -> bool:
+    """Whether it is a message by which a client ends its own part or, as a learner, the service."""
+    return data[6:8] in (struct.pack("<H", Kind.STOP), struct.pack("<H", Kind.BYE))
+
+
+def _drain(raw: Raw) -> list[bytes]:
+    """Take all that came."""
+    status, taken = MPI.Status(), []
+    while raw.comm.Iprobe(0, MPI.ANY_TAG, status):
+        data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        raw.comm.Recv([data, MPI.BYTE], 0, status.Get_tag())
+        if status.Get_tag() == CONTROL_TAG:
+            taken.append(data.tobytes())
+    raw.kept = [(view, request) for view, request in raw.kept if not request.Test()]
+    return taken
+
+
+def hostile_mutations(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Thousands of messages that are nearly right, of an actor and a learner; then a good one."""
+    generator = np.random.default_rng(int(os.environ.get("MUTATIONS_SEED", "0")))
+    answers = 0
+    for role in (Flag.ACTOR, Flag.LEARNER):
+        raw, templates = Raw(comm, role), _templates(role)
+        for number in range(2000):
+            if number % 50 == 0:
+                raw.send(templates[0])
+            data = _mutated(generator, templates)
+            if not _ends(data):
+                raw.send(data)
+            if generator.integers(4) == 0:
+                raw.send(bytes(int(generator.choice((1, ITEM, 2 * ITEM, 300)))), PAYLOAD_TAG)
+            answers += len(_drain(raw))
+        last = 1_000_000 + role
+        raw.send(Message(Kind.HELLO, last, flags=role).encode(dtype_to_text(RECORD).encode()))
+        deadline = time.monotonic() + 30.0
+        came: list[Message] = []
+        while not any((m.kind, m.sequence, m.code) == (Kind.WELCOME, last, Code.OK) for m in came):
+            assert time.monotonic() < deadline, "no answer to a good HELLO"
+            came += [decode(np.frombuffer(data, np.uint8), 0) for data in _drain(raw)]
+    assert answers > 1000
+    raw = Raw(comm)
+    raw.hello()
+    raw.in_step(0)
     raw.bye()

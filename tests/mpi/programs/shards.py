@@ -10,6 +10,8 @@ from typing import Any
 
 import content
 import numpy as np
+import shard_clients
+import shard_faults
 import sharding
 from mpi4py import MPI
 
@@ -25,17 +27,24 @@ def main() -> None:
     if rank < shards:
         serve(comm, shards, {**settings["config"], **settings["own"].get(str(rank), {})})
     else:
-        getattr(sharding, settings["roles"][rank - shards])(comm, clients, shards)
+        role = settings["roles"][rank - shards]
+        module = next(m for m in (sharding, shard_faults, shard_clients) if hasattr(m, role))
+        getattr(module, role)(comm, clients, shards)
 
 
 def serve(comm: MPI.Intracomm, shards: int, config: dict[str, Any]) -> None:
     config.setdefault("dtype", content.RECORD)
+    for hindrance in config.pop("hindrances", "").split():
+        getattr(shard_faults, hindrance)()
     rank = ReplayRank(comm, ReplayConfig(shards=shards, **config))
     note(f"ready.{comm.Get_rank()}", "")
     summary = rank.run()
     values = {name: getattr(summary, name) for name in summary.__dataclass_fields__}
+    if rank.buffer is not None:
+        values["backend"], values["device"] = rank.buffer.tree.backend, rank.buffer.tree.device
     note(f"summary.{comm.Get_rank()}.json", json.dumps(values, default=str))
-    np.savez(f"buffer.{comm.Get_rank()}.npz", **content.held(rank.buffer))
+    if rank.buffer is not None:
+        np.savez(f"buffer.{comm.Get_rank()}.npz", **content.held(rank.buffer))
 
 
 def note(name: str, text: str) -> None:
