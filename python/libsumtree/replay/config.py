@@ -111,7 +111,7 @@ class ReplayConfig:
     actor_credits: int = 3
     sample_credits: int = 3
     update_credits: int = 16
-    learner_share: float = 0.2
+    learner_share: float = 0.15
     max_batch: int = 65536
     idle_sleep: float = 0.002
     receive: Receive = "matched"
