@@ -243,6 +243,7 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rates["unit"] == "transitions a second"
     assert {*rates["rows"][0]["figures"]} == {stack.title for stack in stacks.STACKS}
     assert "libzmq" in rates["about"]
+    assert "One copy of each CartPole record into a ring, by one core" in rates["about"]
     assert "mpi4py" in rates["about"]
     assert content["settings"]["seconds of each part of a run"] == 0.02
 

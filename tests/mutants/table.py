@@ -833,8 +833,8 @@ SERVICE = [
     Mutant(
         "a learner's updates take no time",
         "python/libsumtree/replay/share.py",
-        "        self._due = max(self._due + taken, now)",
-        "        self._due = max(self._due, now)",
+        "self._pause * (self._used + now - begin)",
+        "self._pause * (now - begin)",
         ["tests/python/test_replay_share.py::test_updates_count"],
     ),
     Mutant(

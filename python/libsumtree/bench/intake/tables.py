@@ -38,9 +38,18 @@ def rates_table(setting: IntakeSetting, missing: dict[str, str]) -> Table:
         f"{RAW_AIM:g}, the goal {RAW_GOAL:g}. {_AIMED} "
         "After every run each server held as many transitions as were acknowledged; in a run "
         "before, every record that was sent, bit for bit, and their total. "
-        f"{'; '.join(results.libraries)}.",
+        f"{_copies(results)}{'; '.join(results.libraries)}.",
         _rate_rows(results, against, Aim(RAW_AIM) if against == ZMQ_RAW.title else None),
         RATES,
+    )
+
+
+def _copies(results: Results) -> str:
+    """Say what a server of one core cannot pass."""
+    return "".join(
+        f"One copy of each {RECORDS[record].title} record into a ring, by one core, from memory of "
+        f"its own, goes at {rate:,.0f}. "
+        for record, rate in results.copies.items()
     )
 
 
