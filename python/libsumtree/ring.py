@@ -143,7 +143,7 @@ class Ring:
 
     def __len__(self) -> int:
         """Give the number of transitions held now."""
-        return self._ids.next_number - self._oldest
+        return min(self._ids.next_number - self._floor, self._capacity)
 
     def footprint(self) -> Footprint:
         """Return what its records take, and what they would if none shared frames. O(size)."""

@@ -327,12 +327,8 @@ RING = [
     Mutant(
         "a priority for a stale id is not validated",
         BUFFER,
-        """            masses = masses_of(values, self._alpha)
-            self._check_not_bare(numbers, live)
-""",
-        """            masses = masses_of(np.where(live, values, 1.0), self._alpha)
-            self._check_not_bare(numbers, live)
-""",
+        "            masses = self._masses_for(priorities, numbers)\n",
+        "            masses = self._masses_for(np.where(live, priorities, 1.0), numbers)\n",
         buffer_tests("sample", "priorities_for_stale_ids_are_validated"),
     ),
     Mutant(
@@ -345,8 +341,8 @@ RING = [
     Mutant(
         "alpha applied twice",
         BUFFER,
-        "            masses = masses_of(values, self._alpha)\n",
-        "            masses = masses_of(masses_of(values, self._alpha), self._alpha)\n",
+        "        return masses_of(values, self._alpha)\n",
+        "        return masses_of(masses_of(values, self._alpha), self._alpha)\n",
         buffer_tests("add", "alpha_is_applied_once"),
     ),
     Mutant(
@@ -837,8 +833,8 @@ SERVICE = [
     Mutant(
         "a learner's updates take no time",
         "python/libsumtree/replay/share.py",
-        "        self._due = max(self._due + taken, now)",
-        "        self._due = max(self._due, now)",
+        "self._pause * (self._used + now - begin)",
+        "self._pause * (now - begin)",
         ["tests/python/test_replay_share.py::test_updates_count"],
     ),
     Mutant(
