@@ -348,7 +348,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("["):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value.tolist() if isinstance(value, np.ndarray) else value
 

@@ -307,8 +307,8 @@ class PriorityTree(SummedTree):
         """Give total**2 / sum(mass**2): how many equal masses would be as even as these are.
 
         From 1, where one leaf has all of the mass, to the number of leaves of positive mass, where
-        all are equal; 0 for an empty tree. Of draws with replacement and weights of beta 1, the
-        factor by which these count less than uniform ones is this over that number (Kish, 1965).
+        all are equal; 0 for an empty tree (Kish, 1965). One over it is the probability that two
+        independent draws are the same leaf.
 
         Returns
         -------

@@ -93,6 +93,14 @@ def shard_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_shards.py::test_{name}" for name in names]
 
 
+def fault_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_shard_faults.py::test_{name}" for name in names]
+
+
+def client_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_shard_clients.py::test_{name}" for name in names]
+
+
 def routing_tests(*names: str) -> list[str]:
     return [f"tests/python/test_replay_routing.py::test_{name}" for name in names]
 
@@ -805,6 +813,35 @@ SERVICE = [
         service_tests("hostile_client_is_answered[hostile_credits]"),
     ),
     Mutant(
+        "credits not counted of batches in control messages",
+        "python/libsumtree/replay/adds.py",
+        "            and peer.unacked < self._peers.config.actor_credits\n",
+        "",
+        service_tests("credits_bind_batches_in_control_messages"),
+    ),
+    Mutant(
+        "unchecked length of a batch in a control message",
+        "python/libsumtree/replay/messages.py",
+        "    if len(data) != HEADER_SIZE + 8 * count + payload:\n        return None\n",
+        "",
+        ["tests/python/test_replay_messages.py::test_usual_batches_are_what_decode_reads"],
+    ),
+    Mutant(
+        "records written before their priorities are checked",
+        "python/bindings/tree.h",
+        "        if (powers.masses(count",
+        "        std::memcpy(to.data() + start * itemsize, from.data() + rows, count * itemsize);\n"
+        "        if (powers.masses(count",
+        ["tests/python/test_buffer_packed.py::test_a_bad_priority_changes_nothing"],
+    ),
+    Mutant(
+        "a learner's updates take no time",
+        "python/libsumtree/replay/share.py",
+        "        self._due = max(self._due + taken, now)",
+        "        self._due = max(self._due, now)",
+        ["tests/python/test_replay_share.py::test_updates_count"],
+    ),
+    Mutant(
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",
@@ -900,6 +937,55 @@ SHARDS = [
         "    if progress.streams:\n",
         "    if False:\n",
         shard_tests("learners_have_streams_of_their_own_that_survive_a_restart[2]"),
+    ),
+    Mutant(
+        "quiet before all changes are told",
+        "python/libsumtree/replay/server.py",
+        "        self._note_if_changed()  # once shard 0",
+        "        # once shard 0",
+        fault_tests("what_comes_while_the_last_file_is_written_is_in_the_next"),
+    ),
+    Mutant(
+        "a round that begins while one runs",
+        "python/libsumtree/replay/server.py",
+        "        self._settle_shards()\n        self._finish_saving()\n",
+        "        self._settle_shards()\n",
+        fault_tests("one_round_of_checkpoints_at_a_time"),
+    ),
+    Mutant(
+        "nobody told that no round can begin",
+        "python/libsumtree/replay/shard_folders.py",
+        "            self._shards.give_up()\n",
+        "",
+        fault_tests("an_end_whose_checkpoint_cannot_begin"),
+    ),
+    Mutant(
+        "a failed write told as a change",
+        "python/libsumtree/replay/server.py",
+        " and time.monotonic() >= self._retry_at:",
+        ":",
+        fault_tests("a_shard_that_cannot_write_tries_again_at_leisure"),
+    ),
+    Mutant(
+        "requests that refuse",
+        "python/libsumtree/replay/messages.py",
+        "    if refusal and message.kind not in _REFUSING:\n",
+        "    if False:\n",
+        ["tests/python/test_replay_messages.py::test_only_answers_refuse"],
+    ),
+    Mutant(
+        "half an update",
+        "python/libsumtree/replay/sharded_learner.py",
+        "            lambda: [s for s in parts if not self._clients[s].has_update_credit()],\n",
+        "            lambda: [],\n",
+        client_tests("an_update_is_sent_to_all_its_shards_or_to_none"),
+    ),
+    Mutant(
+        "handles of former shards unknown",
+        "python/libsumtree/replay/routing.py",
+        "    return np.where(former, held, ids)\n",
+        "    return ids\n",
+        routing_tests("handles_of_before_become_the_ids_that_they_held"),
     ),
     Mutant(
         "a kept state loses what it goes on from",

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError, CheckpointFormatError
-from .block import read_header
+from .block import open_regular, read_header
 from .files import publish, remove_leftovers, temporary_beside, write_all
 
 MANIFEST_FORMAT = 1
 
 _MAGIC = b"libsumtree manifest\n"
-_SHARD = re.compile(r"shard ([0-9a-f]{64}) ([^\n]+)")
+_SHARD = re.compile(r"shard ([0-9a-f]{64}) ([^\n\0]+)")
 _MOST_BYTES = 1 << 20
 
 
@@ -141,7 +141,7 @@ def _relative(file: Path, folder: Path) -> str:
 
 def _read_text(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(_MOST_BYTES)
     except OSError as error:
         raise CheckpointError(f"cannot read manifest {path}: {error.strerror}") from error
@@ -155,7 +155,7 @@ def _parse(path: Path, text: bytes) -> list[tuple[str, str]]:
     if text != lines + b"block %08x\n" % zlib.crc32(lines):
         raise CheckpointCorruptError(f"manifest {path} is not the one that was written")
     version, *shards = os.fsdecode(lines[len(_MAGIC) :]).removesuffix("\n").split("\n")
-    found = re.fullmatch(r"format (\d{1,9})", version)
+    found = re.fullmatch(r"format ([0-9]{1,9})", version)
     if found is None or int(found[1]) != MANIFEST_FORMAT:
         raise CheckpointFormatError(
             f"manifest {path} says {version!r}; this version of libsumtree reads format "

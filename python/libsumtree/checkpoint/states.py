@@ -21,6 +21,7 @@ from .retention import numbered_files
 _MANIFEST = re.compile(r"replay-(\d{12,})\.manifest")
 _SHARD = re.compile(r"shard-\d{4,}")
 MANIFEST_SUFFIX = ".manifest"
+"""How the names of manifests end."""
 
 
 def manifest_of(folder: Path, serial: int) -> Path:

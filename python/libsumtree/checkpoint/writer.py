@@ -28,6 +28,7 @@ from .sinks import Direct, Sparse, reporting
 from .storable import Array, is_storable
 
 Attribute: TypeAlias = bool | int | float | str | Array
+"""What an attribute of a checkpoint can be."""
 
 FORMAT_ATTRIBUTE, PARENT_ATTRIBUTE = "format", "parent"
 BLOCK_BYTES = 4 << 20

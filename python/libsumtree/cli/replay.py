@@ -123,6 +123,12 @@ def _add_pacing(parser: argparse.ArgumentParser) -> None:
         help="how far samples and inserts may be apart (default: as far as batches need)",
     )
     add(
+        "--learner-share",
+        type=float,
+        metavar="X",
+        help="how much of its time learners may take while actors lack credits (default: 0.2)",
+    )
+    add(
         "--idle-sleep",
         type=float,
         metavar="S",

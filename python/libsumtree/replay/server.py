@@ -131,7 +131,8 @@ class ReplayRank:
             comm.Get_size() - config.shards if config.clients is None else config.clients
         )
         self._shards = join(comm, config)
-        self._config = config = config.of_shard(self._shards.shard)
+        self._whole, config = config, config.of_shard(self._shards.shard)
+        self._config = config
         self._folder = open_folders(config, self._shards)
         self._written_at: float | None = None
         self._checkpoints = 0
@@ -440,8 +441,9 @@ class ReplayRank:
         config = self._config
         progress = Progress() if restored is None else restored.progress
         channel = Channel(comm, config.max_batch, receive=config.receive)
-        peers = Peers(channel, config, make_limiter(config, restored), progress)
+        peers = Peers(channel, config, make_limiter(config, restored, self._whole), progress)
         peers.shard, peers.shards = self._shards.shard, self._shards.shards
+        progress.most_shards = max(progress.most_shards, peers.shards)
         if restored is not None:
             peers.buffer = restored.buffer
         elif config.dtype is not None:
