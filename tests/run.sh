@@ -15,6 +15,8 @@
 #   docs          builds the documentation into build/docs, every warning an error; runs the code on its
 #                 pages and checks their links; at most 2 minutes
 #   mutants       named faults, each of which must turn the suite red
+#   fuzz          fuzzing of what comes from outside: FUZZ_SECONDS (600) of each target in tests/fuzz, in
+#                 FUZZ_JOBS processes (one for each core), with the inputs in the folder FUZZ_CORPUS
 #   soak          two minutes of a flood with a slow learner: memory, sums and credits
 #   adapters      what stands in for Tianshou and TorchRL beside them, the adapters for TorchRL and
 #                 Stable-Baselines3, the examples with PyTorch; downloads gigabytes the first time
@@ -133,7 +135,7 @@ lint_part() {
     step 'set-up' environment_prepare test,lint
     step 'clang-format' "$environment/bin/clang-format" --dry-run -Werror \
         src/*.[ch] python/*.c python/*.cpp python/bindings/*.h tests/c/*.[ch] tests/instructions/*.c \
-        tests/packaging/*.c tests/device/*.[ch] tests/device/*.cu* examples/c/*.c
+        tests/packaging/*.c tests/fuzz/*.c tests/device/*.[ch] tests/device/*.cu* examples/c/*.c
     step 'clang-tidy' c_linters
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
@@ -333,6 +335,20 @@ hosts_prepare() {
     [ "$(id -u)" -ne 0 ] || command -v ip >/dev/null 2>&1 || packages_prepare iproute2
 }
 
+fuzz_set_up() {
+    packages_prepare clang-16 libclang-rt-16-dev
+    prepare_with_mpi
+    # Without Atheris, which is not there for every Python, inputs are mutated blindly.
+    "$python" -c 'import atheris' 2>/dev/null ||
+        "$python" -m pip install -q -r tests/fuzz/requirements.txt || say 'no Atheris for this Python'
+}
+
+fuzz_part() {
+    step 'set-up' fuzz_set_up
+    step 'fuzzing' "$python" tests/fuzz/run.py all --seconds "${FUZZ_SECONDS:-600}" \
+        --jobs "${FUZZ_JOBS:-$(nproc)}" ${FUZZ_CORPUS:+--corpus "$FUZZ_CORPUS"}
+}
+
 soak_part() {
     step 'set-up' prepare_with_mpi
     step 'a flood with a slow learner' "$python" -m pytest -q -s -m soak tests/mpi/test_replay_soak.py
@@ -347,9 +363,9 @@ long_part() {
 
 part=${1-default}
 case $part in
-default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | adapters | soak | long) ;;
+default | sanitize | gpu | instructions | threads | aarch64 | lint | jobs | packaging | docs | mutants | adapters | fuzz | soak | long) ;;
 *)
-    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants adapters soak long, or none"
+    say "tests/run.sh has no part '$part'; parts are: sanitize gpu instructions threads aarch64 lint jobs packaging docs mutants adapters fuzz soak long, or none"
     exit 2
     ;;
 esac

@@ -7,6 +7,7 @@ converted into a new array. Callers' arrays are never written to.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable
 from numbers import Integral, Real
 from operator import index as to_index
@@ -117,7 +118,7 @@ def as_integer(value: Any, name: str) -> int:
         return to_index(value)
     except TypeError:
         raise ArgumentTypeError(
-            f"{name} is {value!r} of type {type(value).__name__}: it must be an integer"
+            f"{name} is {short(value)} of type {type(value).__name__}: it must be an integer"
         ) from None
 
 
@@ -146,6 +147,16 @@ def as_range(start: Any, stop: Any, capacity: int) -> tuple[int, int]:
             f"start is {first} and stop is {last}: 0 <= start <= stop <= {capacity} must hold"
         )
     return first, last
+
+
+def as_steps(leaves: slice, capacity: int) -> tuple[int, int, int]:
+    """Take a slice of the leaves as start, stop and step of a range."""
+    try:
+        return leaves.indices(capacity)
+    except TypeError as error:
+        raise ArgumentTypeError(f"{leaves}: {error}") from None
+    except ValueError as error:
+        raise ArgumentError(f"{leaves}: {error}") from None
 
 
 def _is_plain(array: NDArray[Any]) -> bool:
@@ -211,6 +222,13 @@ def _nearest_double(value: Any) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def short(value: object) -> str:
+    """Return the beginning of what `repr` gives, whatever the depth and length of a value."""
+    shown = reprlib.Repr()
+    shown.maxstring = shown.maxlong = shown.maxother = 80
+    return shown.repr(value)
 
 
 def names_of(values: Iterable[str]) -> str:

@@ -100,6 +100,22 @@ class Ids:
         row = np.searchsorted(self._starts, numbers, side="right") - 1
         return numbers | self._epochs[row] << NUMBER_BITS
 
+    def numbers_of_held(self, ids: ArrayLike, oldest: int) -> Indices | None:
+        """Give the numbers of ids that all are of this epoch and held; None for any others.
+
+        Parameters
+        ----------
+        ids, oldest
+            As for `resolve`, which does this for all ids.
+        """
+        if type(ids) is not np.ndarray or ids.dtype != np.int64 or ids.size == 0:
+            return None
+        epoch = self.epoch << NUMBER_BITS
+        first = epoch + max(oldest, int(self._starts[-1]))
+        if int(ids.min()) < first or int(ids.max()) >= epoch + self.next_number:
+            return None
+        return ids - epoch
+
     def resolve(self, ids: ArrayLike, oldest: int) -> tuple[Indices, NDArray[np.bool_]]:
         """Tell which ids name a transition that is held.
 

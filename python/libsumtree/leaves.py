@@ -16,6 +16,7 @@ from .arguments import (
     as_doubles,
     as_indices,
     as_integer,
+    as_steps,
     check_same_shape,
     is_scalar,
     names_of,
@@ -198,7 +199,7 @@ class Tree(_core.Tree):
                     "masses is in the memory of a device: a slice takes host arrays, so name the "
                     "leaves by indices on the device"
                 )
-            self._set_slice(indices, as_doubles(masses, "masses"))
+            self._set_slice(indices, masses)
         else:
             self.update(indices, masses)
 
@@ -299,7 +300,7 @@ class Tree(_core.Tree):
         return on_device.hand_to(on_device.library_of(indices), masses)
 
     def _get_slice(self, leaves: slice) -> Doubles:
-        start, stop, step = leaves.indices(self._capacity)
+        start, stop, step = as_steps(leaves, self._capacity)
         if step != 1:
             masses: Doubles = self[np.arange(start, stop, step)]
             return masses
@@ -307,8 +308,9 @@ class Tree(_core.Tree):
         self._get_range(start, masses)
         return masses
 
-    def _set_slice(self, leaves: slice, masses: Doubles) -> None:
-        start, stop, step = leaves.indices(self._capacity)
+    def _set_slice(self, leaves: slice, values: ArrayLike) -> None:
+        start, stop, step = as_steps(leaves, self._capacity)
+        masses = as_doubles(values, "masses")
         if step != 1:
             self.update(np.arange(start, stop, step), masses)
             return

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index as to_index
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import Philox, SeedSequence
 
+from .arguments import short
 from .errors import ArgumentError, ArgumentTypeError
 
 Seed: TypeAlias = "int | Sequence[int] | SeedSequence | None"
@@ -21,12 +23,31 @@ def seed_sequence(seed: Seed) -> SeedSequence:
     if isinstance(seed, SeedSequence):
         return seed
     try:
-        return SeedSequence(seed)
-    except (TypeError, ValueError) as error:
+        return SeedSequence(_finite(seed))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ArgumentTypeError(
-            f"seed is {seed!r}: it must be None, an integer >= 0, a sequence of these or a "
+            f"seed is {short(seed)}: it must be None, an integer >= 0, a sequence of these or a "
             f"SeedSequence ({error})"
         ) from None
+
+
+def _finite(seed: Any) -> Any:
+    """Give a seed in which every descent ends: in a matrix, SeedSequence descends until it crashes.
+
+    Raises
+    ------
+    RecursionError
+        A list holds itself.
+    TypeError
+        An array holds other things than integers.
+    """
+    if isinstance(seed, np.ndarray):
+        if seed.dtype.kind not in "iu":
+            raise TypeError(f"an array of {seed.dtype}")
+        return np.asarray(seed)
+    if isinstance(seed, list):
+        return [_finite(part) for part in seed]
+    return tuple(_finite(part) for part in seed) if isinstance(seed, tuple) else seed
 
 
 def words_of(state: Mapping[str, Any]) -> Words:
@@ -39,15 +60,15 @@ def words_of(state: Mapping[str, Any]) -> Words:
     """
     try:
         if state["bit_generator"] != "Philox":
-            raise ValueError(f"bit_generator is {state['bit_generator']!r}")
-        key = [int(word) for word in state["state"]["key"]]
-        counter = [int(word) for word in state["state"]["counter"]]
-        position = int(state["buffer_pos"])
+            raise ValueError(f"bit_generator is {short(state['bit_generator'])}")
+        key = [to_index(word) for word in state["state"]["key"]]
+        counter = [to_index(word) for word in state["state"]["counter"]]
+        position = to_index(state["buffer_pos"])
         if len(key) != 2 or len(counter) != _COUNTER_WORDS or not 0 <= position <= _COUNTER_WORDS:
             raise ValueError("key, counter or buffer_pos is out of range")
         if any(not 0 <= word < 1 << 64 for word in key + counter):
             raise ValueError("key and counter must be of 64-bit words")
-    except (KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"rng_state is not the state of a numpy.random.Philox: {type(error).__name__}: {error}"
         ) from None

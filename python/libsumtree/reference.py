@@ -25,6 +25,7 @@ from .arguments import (
     as_integer,
     as_range,
     as_real,
+    as_steps,
     check_same_shape,
     is_scalar,
     place,
@@ -135,7 +136,7 @@ class _Tree:
 
     def __getitem__(self, indices: ArrayLike | slice) -> Any:
         if isinstance(indices, slice):
-            return self[np.arange(*indices.indices(self.capacity))]
+            return self[np.arange(*as_steps(indices, self.capacity))]
         where = as_indices(indices, self.capacity)
         self._check_indices(where)
         plane = self._planes[self._LEAF_PLANE]
@@ -144,7 +145,7 @@ class _Tree:
 
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
         if isinstance(indices, slice):
-            indices = np.arange(*indices.indices(self.capacity))
+            indices = np.arange(*as_steps(indices, self.capacity))
         self.update(indices, masses)
 
     def validate(self) -> None:
@@ -284,6 +285,8 @@ class PriorityTree(_Summed):
         exponent = as_real(beta, "beta")
         if not replace and stratified:
             raise ArgumentError("stratified is true and replace false")
+        if not replace and count > self.capacity:
+            raise TooFewError(f"there are {self.capacity} leaves")
         if not 0.0 <= exponent <= 1.0:
             raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
         if count and self.total == 0.0:

@@ -57,11 +57,15 @@ class Ring:
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
+        self._itemsize = self._dtype.itemsize
+        self._powers = open_backend("cpu")
         self._capacity = self._tree.capacity
         counts = None
         if times is not None:
             counts = take_storage(self._tree.capacity, np.dtype(np.int64)).view(np.int64)
         self._withdrawal = Withdrawal(times, age, counts)
+        # No record is bare, and none is withdrawn.
+        self._is_plain = self._layout is None and times is None and age is None
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
@@ -374,10 +378,9 @@ def are_tuples(values: Any) -> bool:
 
 def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
     """Make records of what a caller gives as transitions."""
-    tuples = are_tuples(transitions)
     try:
-        rows = np.asarray(transitions, dtype=dtype if tuples else None)
-    except (TypeError, ValueError, OverflowError) as error:
+        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
     if not same_fields(rows.dtype, dtype):
         raise ArgumentTypeError(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from launch import Jobs
-from libsumtree import PrioritizedReplayBuffer
+from libsumtree import PrioritizedReplayBuffer, PriorityTree
 from ring import RECORD, SIZES, assert_same, batch, filled, held
 
 
@@ -116,8 +116,34 @@ def test_bad_batches_leave_their_neighbours_unchanged(jobs: Jobs) -> None:
     assert job.summary["rejected"] == {"1": 13}
 
 
+def test_bad_batches_between_good_ones_leave_them_unchanged(jobs: Jobs) -> None:
+    job = jobs.run("hostile_inline", capacity=100, max_batch=100, seed=1)
+    good = filled(*((seed, 10) for seed in range(8)), capacity=100, seed=1)
+    assert_same(job.arrays("buffer.npz"), held(good))
+    assert job.summary["rejected"] == {"1": 4}
+
+
+def test_credits_bind_batches_in_control_messages(jobs: Jobs) -> None:
+    pacing = {"samples_per_insert": 1.0, "actor_credits": 2}
+    job = jobs.run("hostile_inline_credits", capacity=1000, max_batch=100, **pacing)
+    refused = job.summary["rejected"]["1"]
+    assert refused >= 5
+    assert job.summary["inserted"] == 10 * (12 - refused)
+
+
 def test_messages_out_of_protocol_leave_the_ring_unchanged(jobs: Jobs) -> None:
     job = jobs.run("hostile_messages", capacity=64, max_batch=100, seed=1)
     good = filled(*[(0, 10)] * 12, (1, 10), (2, 10), seed=1)
     assert_same(job.arrays("buffer.npz"), held(good))
     assert job.summary["rejected"]["1"] >= 1 + 2 * 12 + 2
+
+
+@pytest.mark.parametrize("receive", ["matched", "staged"])
+def test_thousands_of_mutated_messages_end_nothing(jobs: Jobs, receive: str) -> None:
+    """Whatever comes is answered or counted; then a good client's batch is taken whole."""
+    job = jobs.run("hostile_mutations", capacity=64, max_batch=100, seed=1, receive=receive)
+    assert job.summary["rejected"]["1"] > 1000
+    buffer = job.arrays("buffer.npz")
+    PriorityTree(64, backend="cpu")[: len(buffer["tree/masses"])] = buffer["tree/masses"]
+    rows = {row.tobytes() for row in buffer["transitions"]}
+    assert {row.tobytes() for row in batch(0, 10)[0]} <= rows

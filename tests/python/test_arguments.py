@@ -399,10 +399,22 @@ def test_slices_are_pythons(tree: st.SumTree) -> None:
             for step in (None, 1, 2, -1, -4):
                 leaves = slice(start, stop, step)
                 assert tree[leaves].tolist() == expected[leaves]
-    with pytest.raises(ValueError, match="zero"):
+    with pytest.raises(ArgumentError, match="zero"):
         tree[::0]
-    with pytest.raises(TypeError):
+    with pytest.raises(ArgumentError, match="zero"):
+        tree[::0] = 1.0
+    with pytest.raises(ArgumentTypeError, match="slice"):
         tree["a":]  # type: ignore[misc]
+
+
+def nested(depth: int) -> Any:
+    return [nested(depth - 1)] if depth else 1
+
+
+@pytest.mark.parametrize("value", [nested(800), [[]] * 10**6], ids=["deep", "long"])
+def test_what_is_shown_of_a_value_is_short(value: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="capacity is .{0,200} of type list"):
+        st.SumTree(value)
 
 
 # ---- single numbers --------------------------------------------------------------------

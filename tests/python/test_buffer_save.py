@@ -338,6 +338,7 @@ def test_a_rewritten_checkpoint_is_loaded(tmp_path: Path) -> None:
         {"tree__masses": None},
         {"tree__masses": np.ones(6)},
         {"tree__masses": np.ones((7, 1))},
+        {"tree__masses": np.array(1.0)},
         {"tree__masses": np.array([1, 1, 1, np.nan, 1, 1, 1])},
         {"tree__masses": -np.ones(7)},
         {"tree__masses": np.full(7, 2.0**961)},

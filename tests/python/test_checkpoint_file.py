@@ -315,6 +315,8 @@ def make_cycle(file: Any) -> None:
         lambda file: file.attrs.__setitem__("odd", np.array(["text"], h5py.string_dtype())),
         lambda file: file.attrs.__setitem__("odd", np.void(b"bytes")),
         lambda file: file.attrs.__setitem__("format", 2),
+        lambda file: file.attrs.__setitem__("format", np.array([1, 1])),
+        lambda file: file.attrs.__setitem__("format", True),
         make_cycle,
         make_filtered,
         make_bomb,

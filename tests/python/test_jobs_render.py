@@ -95,10 +95,17 @@ def test_a_site_is_taken_from_the_nearest_folder(home: Path) -> None:
     assert places.sites()["mpirun"] == own
 
 
-@pytest.mark.parametrize("name", ["", "a b", "no-such-site", "naïve", "a\nb", "$(true)"])
+@pytest.mark.parametrize(
+    "name", ["", "a b", "no-such-site", "naïve", "a\nb", "$(true)", "9" * 999, "./\0"]
+)
 def test_names_that_are_no_site(name: str) -> None:
     with pytest.raises(SiteError):
         places.find_site(name)
+
+
+def test_a_directive_is_a_line_and_a_line_ends_with_a_newline(tmp_path: Path) -> None:
+    text = "site_launcher=x; site_directives=$'--a=\u2028--b\\n--c'"
+    assert read_site(make_site(tmp_path, text=text)).directives == ("--a=\u2028--b", "--c")
 
 
 def test_dots_lead_nowhere(home: Path) -> None:
@@ -147,6 +154,9 @@ def test_folders_and_pipes_are_no_sites(tmp_path: Path) -> None:
         ("exit 3", "cannot be sourced"),
         ("site_launcher=x; site_ranks=many", "site_ranks to 'many'"),
         ("site_launcher=x; site_directives=qos", "no option of a scheduler"),
+        (r"site_launcher=x; site_directives=$'--x=\xed'", "not UTF-8"),
+        (f"site_launcher=x; site_ranks={'9' * 5000}", "no whole number of at most 18 digits"),
+        ("site_launcher=x; site_ranks=\u0661", "no whole number"),
     ],
 )
 def test_sites_that_cannot_be_read(tmp_path: Path, text: str, message: str) -> None:
@@ -216,6 +226,12 @@ def test_a_newline_in_a_value_is_an_error(scheduler: str, value: str, tmp_path: 
         render(scheduler, tmp_path, Request(), ["apex", "--env", value])
     with pytest.raises(JobError, match="newline"):
         render(scheduler, tmp_path, Request(), APEX, {"LIBSUMTREE_RUN_DIR": value})
+
+
+@pytest.mark.parametrize("scheduler", SUBMIT)
+def test_bytes_that_are_no_text_are_an_error(scheduler: str, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="not UTF-8"):
+        render(scheduler, tmp_path, Request(), ["apex", "--env", os.fsdecode(b"\xed")])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,10 @@ def escaping(text: bytes) -> bytes:
     return sealed(text.partition(b"block ")[0].replace(b" shard-0/", b" ../shard-0/"))
 
 
+def with_a_zero(text: bytes) -> bytes:
+    return sealed(text.partition(b"block ")[0].replace(b" shard-0/", b" shard-0\0/"))
+
+
 def without_shards(text: bytes) -> bytes:
     return sealed(text[: text.index(b"shard ")])
 
@@ -179,6 +184,7 @@ def sealed(lines: bytes) -> bytes:
         (lambda text: b"hello", CheckpointCorruptError),
         (escaping, CheckpointCorruptError),
         (without_shards, CheckpointCorruptError),
+        (with_a_zero, CheckpointCorruptError),
         (newer, CheckpointFormatError),
     ],
 )
@@ -190,6 +196,20 @@ def test_what_is_no_manifest_is_refused(
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(error, match="manifest"):
         read_manifest(path)
+
+
+def test_a_manifest_names_files_whatever_their_names_are(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"b\xedd\xe2\x80\xa8name")
+    folder.mkdir()
+    file = make_shard(folder / "replay.h5", 0, 10)
+    write_manifest(tmp_path / "manifest", [file])
+    assert read_manifest(tmp_path / "manifest").files == (file,)
+
+
+def test_a_pipe_is_no_manifest_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.manifest")
+    with pytest.raises(CheckpointCorruptError, match="not a regular file"):
+        read_manifest(tmp_path / "pipe.manifest")
 
 
 def test_what_cannot_be_in_a_manifest_is_refused(shards: list[Path], tmp_path: Path) -> None:

@@ -383,6 +383,10 @@ def relink(path: Path, **changes: Any) -> None:
     [
         {"capacity": 1001},
         {"alpha": 0.5},
+        {"alpha": None},
+        {"alpha": np.array([0.6, 0.6])},
+        {"max_age": np.array([])},
+        {"cursor": 2**63 + 1320},
         {"cursor": 1319},
         {"size": 999},
         {"size": 1001},

@@ -89,6 +89,15 @@ def test_a_state_of_numpy_is_taken(before: int) -> None:
     assert np.array_equal(drawn.indices, tree.find(targets_of(uniforms, tree.total, False)))
 
 
+def test_seeds_that_numpy_would_crash_on() -> None:
+    itself: list[Any] = []
+    itself.append(itself)
+    with pytest.raises(ArgumentTypeError, match="seed is"):
+        st.PriorityTree(3, seed=itself)
+    matrix = st.PriorityTree(3, seed=np.array([[1, 2]]).view(np.matrix)).rng_state
+    assert str(matrix) == str(st.PriorityTree(3, seed=[1, 2]).rng_state)
+
+
 def test_a_bad_state_changes_nothing() -> None:
     tree = tree_with(4)
     tree.sample(3)
@@ -97,6 +106,11 @@ def test_a_bad_state_changes_nothing() -> None:
     bad += [{**good, "buffer_pos": -1}, {**good, "state": {"key": [1, 2], "counter": [0] * 3}}]
     bad += [{**good, "state": {"key": [1, 2**64], "counter": [0] * 4}}]
     bad += [{**good, "state": {"key": [-1, 2], "counter": [0] * 4}}]
+    bad += [
+        {**good, "state": np.arange(3)},
+        {**good, "buffer_pos": 1.0},
+        {**good, "buffer_pos": np.ma.masked},
+    ]
     for state in bad:
         with pytest.raises(ArgumentError, match="not the state of a numpy.random.Philox"):
             tree.rng_state = state

@@ -14,6 +14,7 @@ The first two lines, and ``block`` as the last one, stay the same in every forma
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import stat
@@ -115,8 +116,22 @@ def read_header(path: Path) -> Header:
     OSError
         The file cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for its writer
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise CheckpointCorruptError(f"checkpoint {path} is not a regular file")
+    with open_regular(path) as file:
         return parse_block(path, file.read(BLOCK_SIZE))
+
+
+def open_regular(path: Path) -> io.FileIO:
+    """Open a file for reading, if it is one.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        It is something else, such as a pipe, which would wait for its writer.
+    OSError
+        It cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CheckpointCorruptError(f"checkpoint {path} is not a regular file")
+    return io.FileIO(descriptor, "r")

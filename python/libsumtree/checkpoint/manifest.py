@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError, CheckpointFormatError
-from .block import read_header
+from .block import open_regular, read_header
 from .files import publish, remove_leftovers, temporary_beside, write_all
 
 MANIFEST_FORMAT = 1
 
 _MAGIC = b"libsumtree manifest\n"
-_SHARD = re.compile(r"shard ([0-9a-f]{64}) ([^\n]+)")
+_SHARD = re.compile(r"shard ([0-9a-f]{64}) ([^\n\0]+)")
 _MOST_BYTES = 1 << 20
 
 
@@ -74,7 +74,7 @@ def write_manifest(
         digests = [read_header(Path(file)).digest for file in files]
         names = [_relative(Path(file), destination.parent) for file in files]
         lines = [f"shard {d} {n}" for d, n in zip(digests, names, strict=True)]
-        text = _MAGIC + "\n".join([f"format {MANIFEST_FORMAT}", *lines, ""]).encode()
+        text = _MAGIC + os.fsencode("\n".join([f"format {MANIFEST_FORMAT}", *lines, ""]))
         remove_leftovers(destination.parent, destination.name)
         with temporary_beside(destination) as (file, temporary):
             write_all(file.fileno(), text + b"block %08x\n" % zlib.crc32(text), 0)
@@ -86,13 +86,13 @@ def write_manifest(
     return Manifest(destination, tuple(map(Path, files)), tuple(digests))
 
 
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """Return the files of a state, having compared their first bytes with what is written.
+def parse_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Return what a manifest says; its files are not looked at.
 
     Raises
     ------
     CheckpointCorruptError
-        It is no manifest, was altered, or a file is missing or another one.
+        It is no manifest, or was altered.
     CheckpointFormatError
         It has a newer format.
     CheckpointError
@@ -101,7 +101,22 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     where = Path(path)
     entries = _parse(where, _read_text(where))
     files = tuple(where.parent / name for _, name in entries)
-    for file, (digest, _) in zip(files, entries, strict=True):
+    return Manifest(where, files, tuple(digest for digest, _ in entries))
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Return the files of a state, having compared their first bytes with what is written.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        Also where a file is missing, or another one.
+    CheckpointFormatError, CheckpointError
+        See `parse_manifest`.
+    """
+    manifest = parse_manifest(path)
+    where = manifest.path
+    for file, digest in zip(manifest.files, manifest.digests, strict=True):
         try:
             found = read_header(file).digest
         except (OSError, CheckpointError) as error:
@@ -111,7 +126,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
                 f"manifest {where} names {file} with sha256 {digest[:12]}..., but the one there "
                 f"has {found[:12]}...: it is of another moment"
             )
-    return Manifest(where, files, tuple(digest for digest, _ in entries))
+    return manifest
 
 
 def _relative(file: Path, folder: Path) -> str:
@@ -126,7 +141,7 @@ def _relative(file: Path, folder: Path) -> str:
 
 def _read_text(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             text = file.read(_MOST_BYTES)
     except OSError as error:
         raise CheckpointError(f"cannot read manifest {path}: {error.strerror}") from error
@@ -139,8 +154,8 @@ def _parse(path: Path, text: bytes) -> list[tuple[str, str]]:
     lines, _, _ = text.rpartition(b"block ")
     if text != lines + b"block %08x\n" % zlib.crc32(lines):
         raise CheckpointCorruptError(f"manifest {path} is not the one that was written")
-    version, *shards = lines[len(_MAGIC) :].decode("utf-8", "replace").splitlines()
-    found = re.fullmatch(r"format (\d{1,9})", version)
+    version, *shards = os.fsdecode(lines[len(_MAGIC) :]).removesuffix("\n").split("\n")
+    found = re.fullmatch(r"format ([0-9]{1,9})", version)
     if found is None or int(found[1]) != MANIFEST_FORMAT:
         raise CheckpointFormatError(
             f"manifest {path} says {version!r}; this version of libsumtree reads format "

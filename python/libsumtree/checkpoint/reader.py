@@ -330,7 +330,8 @@ def _check_own(path: Path, header: Header, attributes: dict[str, Attribute]) -> 
     """Take out the attributes that repeat the user block, for the digest covers only them."""
     own = {FORMAT_ATTRIBUTE: FORMAT, PARENT_ATTRIBUTE: header.parent}
     for name, value in own.items():
-        if attributes.pop(name, None) != value:
+        found = attributes.pop(name, None)
+        if type(found) is not type(value) or found != value:
             raise CheckpointCorruptError(
                 f"checkpoint {path}: attribute {name!r} is not the {value} of its first lines"
             )

@@ -18,15 +18,22 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointCorruptError
 from ..frames import layout_of
+from ..ids import MAX_EPOCH, MAX_NUMBER
 from ..records import dtype_from_text
 from .chain import Chain
 from .reader import Checkpoint, StoredArray
 from .storable import storable_record
+from .writer import Attribute
 
 TRANSITIONS, MASSES, EPOCHS = "transitions", "tree/masses", "ids/epochs"
 TIMES_SAMPLED = "times_sampled"
 CHANGED_NUMBERS, CHANGED_MASSES = "changed/numbers", "changed/masses"
 
+_KINDS: dict[str, type] = {
+    **dict.fromkeys(("capacity", "cursor", "size", "epoch", "sampled", "beta_samples"), int),
+    **dict.fromkeys(("alpha", "total", "min", "max"), float),
+    **dict.fromkeys(("dtype", "seed"), str),
+}
 _SAME_IN_A_CHAIN = ("capacity", "dtype", "alpha")
 LIMITS = ("max_times_sampled", "max_age")  # absent where there is no such limit
 
@@ -60,17 +67,18 @@ def extent_of(link: Checkpoint) -> Extent:
     CheckpointCorruptError
         Its attributes and datasets do not fit each other.
     """
+    _check_attributes(link)
+    cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
+    capacity = int(link.attributes["capacity"])
     try:
-        cursor, size = int(link.attributes["cursor"]), int(link.attributes["size"])
-        capacity = int(link.attributes["capacity"])
         rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
         record = dtype_from_text(str(link.attributes["dtype"]))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
     layout = layout_of(record)
     context = 0 if layout is None else min(layout.context, cursor - size)
     full = link.header.parent is None
-    fits = 0 <= masses <= size <= min(cursor, capacity)
+    fits = 0 <= masses <= size <= min(cursor, capacity) and cursor <= MAX_NUMBER
     if not fits or not (rows == size + context and masses == size if full else rows <= masses):
         raise _no_buffer(
             link,
@@ -82,8 +90,25 @@ def extent_of(link: Checkpoint) -> Extent:
     return Extent(oldest, cursor, oldest - context, cursor - rows, cursor - masses)
 
 
+def _check_attributes(link: Checkpoint) -> None:
+    """Check the types of what a buffer is made from, and ranges that no other check covers."""
+    said: dict[str, Any] = dict(link.attributes)
+    wrong = [name for name, kind in _KINDS.items() if type(said.get(name)) is not kind]
+    if not wrong:
+        limits = [said.get(name, 1) for name in LIMITS]
+        wrong += [n for n, v in zip(LIMITS, limits, strict=True) if type(v) is not int or v < 1]
+        wrong += ["alpha"] * (not 0.0 <= said["alpha"] < np.inf)
+        wrong += ["epoch"] * (not 0 <= said["epoch"] <= MAX_EPOCH)
+        wrong += ["sampled"] * (said["sampled"] < 0) + ["beta_samples"] * (said["beta_samples"] < 1)
+        beta = np.asarray(said.get("beta"))
+        is_beta = beta.dtype == np.float64 and beta.shape == (2,) and np.isfinite(beta).all()
+        wrong += [] if is_beta else ["beta"]
+    if wrong:
+        raise _no_buffer(link, f"{wrong[0]} is {said.get(wrong[0])!r:.80}")
+
+
 def len_of(link: Checkpoint, name: str) -> int:
-    """Return the number of rows of a dataset; KeyError if there is none."""
+    """Return the number of rows of a dataset; KeyError or IndexError if it has none."""
     return link.datasets[name].shape[0]
 
 
@@ -110,14 +135,19 @@ def extents_of(chain: Chain) -> list[Extent]:
     for at in range(1, len(extents)):
         before, after, link = extents[at - 1], extents[at], chain.links[at]
         first = chain.links[0].attributes
-        same = all(link.attributes[name] == first[name] for name in _SAME_IN_A_CHAIN)
-        same &= all(link.attributes.get(name) == first.get(name) for name in LIMITS)
+        same = all(
+            _same(link.attributes.get(name), first.get(name)) for name in _SAME_IN_A_CHAIN + LIMITS
+        )
         goes_on = before.oldest <= after.oldest and after.rows == max(
             before.cursor, after.oldest_record
         )
         if not same or not goes_on or after.cursor < before.cursor:
             raise _no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
     return extents
+
+
+def _same(one: Attribute | None, other: Attribute | None) -> bool:
+    return type(one) is type(other) and np.array_equal(one, other)  # type: ignore[arg-type]
 
 
 def masses_of(chain: Chain) -> NDArray[np.float64]:

@@ -12,7 +12,7 @@ from .errors import JobError, SiteError
 
 JOBS_VARIABLE = "LIBSUMTREE_JOBS"
 SITE_VARIABLE = "LIBSUMTREE_SITE"
-SITE_NAME = re.compile(r"[A-Za-z0-9._-]+")
+SITE_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SUFFIX = ".sh"
 _TEMPLATE = "job.sh"
 _BODY = "body.sh"
@@ -84,7 +84,7 @@ def find_site(text: str) -> Path:
     SiteError
         If there is none, or somebody else than root or this user may have written it.
     """
-    if "/" in text:
+    if "/" in text and "\0" not in text:
         path = Path(text).absolute()
     elif SITE_NAME.fullmatch(text):
         folders = site_folders()
@@ -96,7 +96,7 @@ def find_site(text: str) -> Path:
         path = known
     else:
         raise SiteError(
-            f"{text!r} is no site: a name is letters, digits, '.', '_', '-'; a path has a '/'"
+            f"{text!r:.80} is no site: a name is letters, digits, '.', '_', '-'; a path has a '/'"
         )
     refuse_unsafe(path)
     return path

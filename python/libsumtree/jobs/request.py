@@ -137,10 +137,12 @@ def quote(text: str) -> str:
     Raises
     ------
     JobError
-        If there is a newline in it, or another control character.
+        If there is a newline in it, or another control character, or what is not UTF-8.
     """
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in text):
-        raise JobError(f"{text!r} has a newline or another control character in it")
+        raise JobError(f"{text!r:.80} has a newline or another control character in it")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise JobError(f"{text!r:.80} is not UTF-8")
     return shlex.quote(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from .errors import SiteError
 from .request import Request, words
 
 _NUMBERS = ("ranks", "nodes", "minutes", "lead", "memory", "gpus")
+_NUMBER = re.compile(r"[0-9]{1,18}")
 _PROGRAM = """
 job_ranks=$2
 . "$1" >&2 || exit 1
@@ -48,29 +50,36 @@ def read_site(path: Path, ranks: int = 1) -> Site:
         ["bash", "--noprofile", "--norc", "-c", _PROGRAM, "site", str(path), str(ranks)],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
     )
-    values = done.stdout.split("\0")
+    values = _decoded(path, done.stdout).split("\0")
     if done.returncode != 0 or len(values) != len(_NUMBERS) + 3:
-        last = done.stderr.strip().splitlines()[-1:] or [
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
             f"bash ended with status {done.returncode}"
         ]
         raise SiteError(f"the site {path} cannot be sourced: {last[0]}")
     launcher, lines, *texts, _ = values
     if not launcher.strip():
         raise SiteError(f"the site {path} sets no site_launcher")
-    given = tuple(line.strip() for line in lines.splitlines() if line.strip())
+    given = tuple(line.strip() for line in lines.split("\n") if line.strip())
     for line in given:
         words(line)
     return Site(path, launcher, given, _numbers(path, texts))
 
 
+def _decoded(path: Path, output: bytes) -> str:
+    try:
+        return output.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SiteError(f"the site {path} sets something that is not UTF-8") from None
+
+
 def _numbers(path: Path, texts: list[str]) -> dict[str, int]:
     found = {}
     for name, text in zip(_NUMBERS, texts, strict=True):
-        if text and not text.isdecimal():
+        if text and not _NUMBER.fullmatch(text):
             raise SiteError(
-                f"the site {path} sets site_{name} to {text!r}, which is no whole number"
+                f"the site {path} sets site_{name} to {text!r:.80}, which is no whole number of at "
+                "most 18 digits"
             )
         if text:
             found[name] = int(text)

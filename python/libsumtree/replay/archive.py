@@ -23,6 +23,7 @@ from .messages import MESSAGE_LIMIT, Bytes
 
 _LENGTH = struct.Struct("<Q")
 _NAME = re.compile(r"[A-Za-z0-9_\-.:]+(/[A-Za-z0-9_\-.:]+)*")
+_TYPE = re.compile(r"[<>|][biufc]\d{1,2}")
 
 State = dict[str, npt.NDArray[Any]]
 
@@ -104,11 +105,7 @@ def unpack(data: Bytes) -> State:
         table, offset = _table(data)
         state: State = {}
         for entry in table:
-            name, dtype, shape = (
-                str(entry["name"]),
-                np.dtype(str(entry["type"])),
-                _shape(entry["shape"]),
-            )
+            name, dtype, shape = str(entry["name"]), _dtype(entry["type"]), _shape(entry["shape"])
             if not is_storable(dtype) or name in state:
                 raise ProtocolError(f"learner state: {name!r} has dtype {dtype}, or comes twice")
             size = dtype.itemsize * math.prod(shape)
@@ -132,6 +129,13 @@ def _table(data: Bytes) -> tuple[list[dict[str, Any]], int]:
     if not (isinstance(table, list) and all(isinstance(entry, dict) for entry in table)):
         raise ProtocolError("a learner state without a table")
     return table, end
+
+
+def _dtype(value: object) -> np.dtype[Any]:
+    """Return the dtype of a plain number: NumPy reads other texts as it likes, or fails so."""
+    if not (isinstance(value, str) and _TYPE.fullmatch(value)):
+        raise ProtocolError(f"learner state: {value!r} is not the type of a number")
+    return np.dtype(value)
 
 
 def _shape(value: object) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import Any
@@ -114,6 +115,54 @@ def hostile_adds(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw.bye()
 
 
+def packed(seed: int) -> tuple[bytes, ...]:
+    """Return the body of an ADD that has its transitions in it."""
+    records, priorities = batch(seed, 10)
+    return priorities.tobytes(), records.tobytes()
+
+
+def hostile_inline(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Bad batches right between good ones, all there before the first is answered."""
+    raw = Raw(comm)
+    raw.hello()
+    fields = {"count": 10, "itemsize": ITEM, "payload": 10 * ITEM, "flags": Flag.INLINE}
+    priorities, records = packed(99)
+    spoiled = np.frombuffer(priorities, "<f8").copy()
+    for seed, (value, code) in enumerate(
+        [(np.nan, Code.PRIORITY), (-1.0, Code.PRIORITY), (np.inf, Code.PRIORITY), (0.5, Code.DTYPE)]
+    ):
+        spoiled[7] = value
+        wrong = fields if code is Code.PRIORITY else {"count": 20, "itemsize": ITEM // 2}
+        raw.message(Kind.ADD, *packed(2 * seed), **fields)
+        body = spoiled.tobytes() if code is Code.PRIORITY else bytes(8 * 20)
+        raw.message(Kind.ADD, body, records, **{**fields, **wrong})
+        raw.message(Kind.ADD, *packed(2 * seed + 1), **fields)
+        answers = [raw.receive() for _ in range(2)]
+        while not any(a.sequence == raw.sequence for a in answers):
+            answers.append(raw.receive())
+        refused = [a for a in answers if a.code is not Code.OK]
+        assert [(a.code, a.sequence) for a in refused] == [(code, raw.sequence - 1)], answers
+        assert code is Code.DTYPE or "7" in refused[0].text
+    raw.bye()
+
+
+def hostile_inline_credits(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Batches beyond the credits are refused, while the rate limiter holds answers back."""
+    raw = Raw(comm)
+    raw.hello()
+    for seed in range(12):
+        raw.message(
+            Kind.ADD, *packed(seed), count=10, itemsize=ITEM, payload=10 * ITEM, flags=Flag.INLINE
+        )
+    codes = [raw.receive().code for _ in range(6)]
+    assert codes.count(Code.CREDIT) >= 5, codes
+    raw.message(Kind.BYE)
+    while raw.receive().kind is not Kind.GOODBYE:
+        pass
+    for _, request in raw.kept:
+        request.Wait()
+
+
 def hostile_messages(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw = Raw(comm)
     raw.message(Kind.SAMPLE, count=1)
@@ -208,4 +257,91 @@ def hostile_learner(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw.message(Kind.CHECKPOINT, payload=8)
     raw.send(bytes(8), PAYLOAD_TAG)
     raw.expect(Kind.CHECKPOINTED, Code.CHECKPOINT)
+    raw.bye()
+
+
+# ---- mutations ----
+
+
+def _templates(role: int) -> list[bytes]:
+    """Return a message of every kind, as well as a client can make it, and each refused, too."""
+    add = {"count": 2, "itemsize": ITEM, "payload": 2 * ITEM}
+    rows = batch(5, 2)[0].tobytes()
+    hello = dtype_to_text(RECORD).encode()
+    made = [
+        Message(Kind.HELLO, flags=role).encode(hello),
+        Message(Kind.ADD, flags=Flag.DEFAULT, **add).encode(),
+        Message(Kind.ADD, flags=Flag.DEFAULT | Flag.INLINE, **add).encode(rows),
+        Message(Kind.ADD, flags=Flag.INLINE, **add).encode(struct.pack("<2d", 1.0, 2.0), rows),
+        Message(Kind.SAMPLE, count=3, flags=Flag.DEFAULT).encode(),
+        Message(Kind.SAMPLE, count=3, real=0.5).encode(),
+        Message(Kind.UPDATE, count=1).encode(struct.pack("<qd", 0, 1.0)),
+        Message(Kind.DRAW, count=2, value=2, real=3.0).encode(struct.pack("<q2d", 0, 1.0, 2.0)),
+        Message(Kind.CHECKPOINT, payload=8).encode(),
+        Message(Kind.LIMIT).encode(b'{"min_size_to_sample": 1}'),
+        Message(Kind.ASK).encode(),
+    ]
+    refused = [Message(kind, count=1, code=code).encode(b"no") for kind in Kind for code in Code]
+    return [*made, *made, *refused]
+
+
+def _mutated(generator: np.random.Generator, templates: list[bytes]) -> bytes:
+    data = bytearray(templates[generator.integers(len(templates))])
+    for _ in range(generator.integers(3)):
+        field = int(generator.choice((6, 8, 12, 16, 24, 32, 40, 48, 56)))
+        value = int(generator.choice((0, 1, -1, 2, 28, 255, 2**31, 2**62)))
+        data[field : field + 8] = struct.pack("<q", value)
+    how = generator.integers(6)
+    if how == 0:
+        data = data[: generator.integers(len(data) + 1)]
+    elif how == 1:
+        data += bytes(int(generator.integers(1, 100)))
+    elif how == 2:
+        data[generator.integers(len(data))] = generator.integers(256)
+    return bytes(data)
+
+
+def _ends(data: bytes) -> bool:
+    """Whether it is a message by which a client ends its own part or, as a learner, the service."""
+    return data[6:8] in (struct.pack("<H", Kind.STOP), struct.pack("<H", Kind.BYE))
+
+
+def _drain(raw: Raw) -> list[bytes]:
+    """Take all that came."""
+    status, taken = MPI.Status(), []
+    while raw.comm.Iprobe(0, MPI.ANY_TAG, status):
+        data = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+        raw.comm.Recv([data, MPI.BYTE], 0, status.Get_tag())
+        if status.Get_tag() == CONTROL_TAG:
+            taken.append(data.tobytes())
+    raw.kept = [(view, request) for view, request in raw.kept if not request.Test()]
+    return taken
+
+
+def hostile_mutations(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Thousands of messages that are nearly right, of an actor and a learner; then a good one."""
+    generator = np.random.default_rng(int(os.environ.get("MUTATIONS_SEED", "0")))
+    answers = 0
+    for role in (Flag.ACTOR, Flag.LEARNER):
+        raw, templates = Raw(comm, role), _templates(role)
+        for number in range(2000):
+            if number % 50 == 0:
+                raw.send(templates[0])
+            data = _mutated(generator, templates)
+            if not _ends(data):
+                raw.send(data)
+            if generator.integers(4) == 0:
+                raw.send(bytes(int(generator.choice((1, ITEM, 2 * ITEM, 300)))), PAYLOAD_TAG)
+            answers += len(_drain(raw))
+        last = 1_000_000 + role
+        raw.send(Message(Kind.HELLO, last, flags=role).encode(dtype_to_text(RECORD).encode()))
+        deadline = time.monotonic() + 30.0
+        came: list[Message] = []
+        while not any((m.kind, m.sequence, m.code) == (Kind.WELCOME, last, Code.OK) for m in came):
+            assert time.monotonic() < deadline, "no answer to a good HELLO"
+            came += [decode(np.frombuffer(data, np.uint8), 0) for data in _drain(raw)]
+    assert answers > 1000
+    raw = Raw(comm)
+    raw.hello()
+    raw.in_step(0)
     raw.bye()
