@@ -35,6 +35,8 @@ html_static_path: list[str] = []
 html_show_sourcelink = False
 
 autodoc_member_order = "bysource"
+# What libsumtree.adapters imports: gigabytes that no page needs.
+autodoc_mock_imports = ["stable_baselines3", "torch", "torchrl"]
 autodoc_typehints = "none"
 autodoc_class_signature = "mixed"
 numpydoc_show_class_members = False
@@ -47,6 +49,7 @@ default_role = "py:obj"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_][a-z0-9_]*|[A-Z_]+"),
-    (r"py:.*", r"(numpy|np|mpi4py|MPI|h5py|collections|typing|pathlib|argparse|torch)(\..*)?"),
+    (r"py:.*", r"(numpy|np|mpi4py|MPI|h5py|collections|typing|pathlib|argparse)(\..*)?"),
+    (r"py:.*", r"(stable_baselines3|torch|torchrl)(\..*)?"),
     ("c:identifier", r"u?int\d+_t"),
 ]

@@ -95,6 +95,7 @@ void define_tree(nb::module_ &module) {
         .def("_close", &Tree::close)
         .def("_update", &Tree::update)
         .def("_update_range", &Tree::update_range)
+        .def("_append_packed", &Tree::append_packed)
         .def("_get", &Tree::get)
         .def("_get_range", &Tree::get_range)
         .def("_sum", &Tree::sum)

@@ -75,7 +75,8 @@ def draw_tree() -> Any:
             edge(axes, node, padded, linestyle=":" if is_padding else "-")
         circle(axes, node, padded, f"{nodes[node]:g}", ls=":" if is_padding else "-")
         x, y = place_of(node, padded)
-        axes.text(x + 0.36, y + 0.28, str(node), size=7)
+        side, align = (-0.36, "right") if node % 2 == 0 else (0.36, "left")
+        axes.text(x + side, y + 0.28, str(node), size=7, ha=align)
     for leaf in range(len(MASSES)):
         axes.text(leaf, -0.75, str(leaf), ha="center", size=9)
     axes.text(7, -0.75, "padding", ha="center", size=8)
@@ -187,12 +188,55 @@ def draw_race() -> Any:
     return figure
 
 
+def part(axes: Any, x: float, y: float, width: float, text: tuple[str, str], **style: Any) -> None:
+    """Draw one part of the product: a box, its name and what it is."""
+    axes.add_patch(Rectangle((x, y), width, 0.95, **{"fc": "white", "ec": "black", **style}))
+    axes.text(x + 0.15, y + 0.66, text[0], va="center", size=8.5, weight="bold")
+    axes.text(x + 0.15, y + 0.28, text[1], va="center", size=7.5)
+
+
+def draw_architecture() -> Any:
+    """Put each part on those that it imports, and beside them what else is there."""
+    figure, axes = canvas(8.4, 4.9, (-0.9, 16.1), (-0.1, 8.8))
+    pitch = 1.3
+    parts = [
+        ("src/", "the C library: cpu, multicore, gpu behind one interface"),
+        ("bindings.cpp, backends.py", "opens one of the three at run time, by absolute path"),
+        ("tree.py", "SumTree, MinTree, PriorityTree: arguments, errors, draws"),
+        ("buffer.py", "PrioritizedReplayBuffer: ring, ids, frames, weights"),
+        ("replay/", "replay rank and clients over MPI: credits, pacing, shards"),
+        ("apex/", "actors, learner, networks: Ape-X DQN"),
+        ("cli/", "the commands"),
+    ]
+    for row, text in enumerate(parts):
+        part(axes, 0, row * pitch, 8.2, text, lw=1.6 if row == 0 else 0.9)
+        if row:
+            axes.annotate("", (4.1, row * pitch - 0.35), (4.1, row * pitch),
+                          arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 0,
+                                      "shrinkB": 0})  # fmt: skip
+    axes.text(
+        -0.5, 3 * pitch + 0.5, "imports go down", rotation=90, va="center", ha="center", size=8
+    )
+    beside = [
+        (2, 8.7, 3.5, "reference.py", "the same, plain Python"),
+        (3, 8.7, 3.5, "checkpoint/", "files; knows no buffers"),
+        (3, 12.4, 3.6, "compat/, adapters/", "others' names over these"),
+        (4, 8.7, 3.5, "metrics/", "lines of JSON"),
+        (5, 8.7, 3.5, "jobs/", "templates, sites, checks"),
+        (6, 8.7, 3.5, "bench/", "races, tables, pictures"),
+    ]
+    for row, x, width, *text in beside:
+        part(axes, x, row * pitch, width, (text[0], text[1]), lw=0.9, ls="--")
+    return figure
+
+
 FIGURES: dict[str, Callable[[], Any]] = {
     "tree": draw_tree,
     "update": draw_update,
     "descent": draw_descent,
     "vectors": draw_vectors,
     "race": draw_race,
+    "architecture": draw_architecture,
 }
 
 
@@ -201,6 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent)
     folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
     for name, draw in FIGURES.items():
         with pyplot.rc_context(STYLE):
             draw().savefig(

@@ -1,4 +1,4 @@
-// Plain arrays: NumPy arrays of native int64 or float64, C-contiguous and aligned, as arguments.py makes them.
+// Plain arrays: NumPy arrays of native int64, float64 or bytes, C-contiguous and aligned, as arguments.py makes them.
 //
 // NumPy's own structures are read, not its buffer protocol: that alone takes as long as a short update.
 #ifndef SUMTREE_BINDINGS_ARRAYS_H
@@ -12,6 +12,7 @@ namespace bindings {
 
 template <typename Element> inline constexpr int NUMPY_TYPE = NPY_DOUBLE;
 template <> inline constexpr int NUMPY_TYPE<int64_t> = NPY_INT64;
+template <> inline constexpr int NUMPY_TYPE<uint8_t> = NPY_UINT8;
 
 // A borrowed view of a plain array.
 template <typename Element> class Plain {

@@ -3,6 +3,7 @@
 #define SUMTREE_BINDINGS_TREE_H
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <tuple>
@@ -19,6 +20,9 @@ namespace bindings {
 
 // (key, counter, buffer_pos) of NumPy's Philox.
 using PhiloxState = std::tuple<std::vector<uint64_t>, std::vector<uint64_t>, int32_t>;
+
+// The longest batch that `Tree::append_packed` takes.
+constexpr int64_t MOST_PACKED = 1024;
 
 // What a call says, and the first bad position of its batch.
 struct Outcome {
@@ -130,6 +134,27 @@ class Tree {
             status = outside<Writer>([&] { return update(what.data()); });
         }
         backend_.check(status, position);
+    }
+
+    // Takes a batch as a message holds it: `count` priorities, then the bytes of as many records, from `offset` on. The
+    // records go to their slots in `storage`, and the leaves get priority ** alpha. False, and nothing has changed,
+    // where a priority is bad, or the call would have to give up the GIL.
+    bool append_packed(int64_t start, int64_t count, nb::handle message, int64_t offset, int64_t itemsize,
+                       const Backend &powers, double alpha, nb::handle storage) {
+        const Plain<uint8_t> from(message), to(storage);
+        if (count < 1 || count > MOST_PACKED || !keeps_the_gil(count)) return false;
+        const int64_t rows = offset + static_cast<int64_t>(sizeof(double)) * count;
+        const bool fits = start >= 0 && offset >= 0 && itemsize > 0 && itemsize <= to.size() / count &&
+                          start <= to.size() / itemsize - count && rows <= from.size() - count * itemsize;
+        if (!fits || !to.is_writable()) backend_.check(SUMTREE_RANGE);
+        check_open();
+        double priorities[MOST_PACKED], masses[MOST_PACKED];
+        std::memcpy(priorities, from.data() + offset, sizeof(double) * count); // a message need not be aligned
+        int64_t position = -1;
+        if (powers.masses(count, priorities, alpha, masses, &position) != SUMTREE_OK) return false;
+        backend_.check(backend_.update_range(tree_, start, count, masses, 1, &position), position);
+        std::memcpy(to.data() + start * itemsize, from.data() + rows, count * itemsize);
+        return true;
     }
 
     void get(nb::handle indices, nb::handle masses) const {

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
 from .errors import ArgumentError, TooFewError
 from .frames import check_runs
-from .intake import Intake, append_whole
+from .intake import Intake, append_packed, append_whole
 from .persistence import SavedRing
 from .ring import Records, RowBytes, as_records, take_rows
 from .tree import masses_of, raised
@@ -195,6 +195,25 @@ class PrioritizedReplayBuffer(SavedRing):
                 if self._intake is not None:
                     self._intake.abandon()
 
+    def append_packed(self, message: RowBytes, offset: int, count: int) -> bool:
+        """Add a batch as a message holds it, in one step; the ids are not given.
+
+        Parameters
+        ----------
+        message : ndarray of uint8, shape (n,)
+            From `offset` on: `count` priorities, little-endian float64, then as many records of the
+            buffer's very dtype. It need not be aligned.
+        offset, count : int
+
+        Returns
+        -------
+        bool
+            False if this must be done, or refused, by `check_priorities` and `append`: because a
+            priority is bad, for instance. Nothing has changed then.
+        """
+        with self._lock:
+            return self._intake is None and append_packed(self, message, offset, count)
+
     def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
         """Retire the slots for `count` new transitions, to be filled by the caller.
 
@@ -335,12 +354,20 @@ class PrioritizedReplayBuffer(SavedRing):
         """Note a draw, and copy its transitions; return their ids."""
         self._sampled += counts
         if counts:
-            spent = self._withdrawal.note(indices, self.inserted)
-            if len(spent):
-                self._tree.update(spent, 0.0)
+            self._note(indices)
         numbers = self._numbers_of(indices)
         self._copy_out(numbers, indices, transitions)
         return self._ids.of_numbers(numbers)
+
+    def _note(self, indices: Indices) -> None:
+        """Count a draw; whatever exception strikes, what is withdrawn by it has the mass 0."""
+        try:
+            spent = self._withdrawal.note(indices, self.inserted)
+            if len(spent):
+                self._tree.update(spent, 0.0)
+        except BaseException:
+            self._set_held_masses(np.where(self._drawable(), self._held_masses(), 0.0))
+            raise
 
     def take(self, indices: Indices, counts: bool = True) -> Taken:
         """Copy the transitions at leaves that descents of `tree` have found.
@@ -392,10 +419,12 @@ class PrioritizedReplayBuffer(SavedRing):
         O(k log capacity).
         """
         with self._lock:
+            held = self._ids.numbers_of_held(ids, self._oldest) if self._is_plain else None
+            if held is not None:
+                self._tree.update(held % self._capacity, self._masses_for(priorities, held))
+                return 0
             numbers, live = self._ids.resolve(ids, self._oldest)
-            values = as_doubles(priorities, "priorities")
-            check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
-            masses = masses_of(values, self._alpha)
+            masses = self._masses_for(priorities, numbers)
             self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
@@ -404,6 +433,11 @@ class PrioritizedReplayBuffer(SavedRing):
                 slots, masses = slots[live], masses[live] if masses.ndim else masses
             self._tree.update(slots, masses)
             return stale
+
+    def _masses_for(self, priorities: ArrayLike, numbers: Indices) -> Doubles:
+        values = as_doubles(priorities, "priorities")
+        check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
+        return masses_of(values, self._alpha)
 
     def set_alpha(self, alpha: float, priorities: ArrayLike | None = None) -> None:
         """Set the exponent of priorities, and give all transitions held the masses that it makes.

@@ -18,8 +18,15 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises
     ------
     OSError
-        If the folder cannot be written; the temporary file is removed.
+        If the folder cannot be written, naming `path`; the temporary file is removed.
     """
+    try:
+        _replace(path, content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     file = temporary.open("xb")  # noqa: SIM115 - what stands there is not this one's to remove
     try:

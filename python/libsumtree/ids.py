@@ -19,6 +19,7 @@ from .errors import ArgumentError, IdError, IdsExhaustedError, IndexOutOfRangeEr
 NUMBER_BITS = 40
 MAX_NUMBER = 1 << NUMBER_BITS
 MAX_EPOCH = (1 << 63 - NUMBER_BITS) - 1
+"""The last epoch that ids have room for."""
 
 # Short batches add to these, for np.arange lets go of the GIL however few it makes: where another
 # thread waits for it, as one that writes a checkpoint does, that costs more than all the rest.
@@ -98,6 +99,22 @@ class Ids:
             return numbers | self.epoch << NUMBER_BITS
         row = np.searchsorted(self._starts, numbers, side="right") - 1
         return numbers | self._epochs[row] << NUMBER_BITS
+
+    def numbers_of_held(self, ids: ArrayLike, oldest: int) -> Indices | None:
+        """Give the numbers of ids that all are of this epoch and held; None for any others.
+
+        Parameters
+        ----------
+        ids, oldest
+            As for `resolve`, which does this for all ids.
+        """
+        if type(ids) is not np.ndarray or ids.dtype != np.int64 or ids.size == 0:
+            return None
+        epoch = self.epoch << NUMBER_BITS
+        first = epoch + max(oldest, int(self._starts[-1]))
+        if int(ids.min()) < first or int(ids.max()) >= epoch + self.next_number:
+            return None
+        return ids - epoch
 
     def resolve(self, ids: ArrayLike, oldest: int) -> tuple[Indices, NDArray[np.bool_]]:
         """Tell which ids name a transition that is held.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import checkpoint
-from .checkpoint import retention, state
+from .checkpoint import state
 from .errors import ArgumentError, CheckpointCorruptError, CheckpointError
 from .ids import Ids
 from .records import dtype_from_text
@@ -149,6 +149,8 @@ class Listed:
         How many files its state needs, itself among them.
     problem : str
         What is wrong; empty if nothing is, as far as that can be seen.
+    shards : int, optional
+        Of a manifest: how many files it names. None of a checkpoint.
     """
 
     path: Path
@@ -157,10 +159,11 @@ class Listed:
     parent: str | None
     files: int
     problem: str
+    shards: int | None = None
 
 
 def list_folder(folder: Path) -> list[Listed]:
-    """Return the checkpoints of a folder, whatever their names, by name.
+    """Return the checkpoints of a folder, whatever their names, and its manifests, by name.
 
     Raises
     ------
@@ -169,10 +172,16 @@ def list_folder(folder: Path) -> list[Listed]:
     """
     whole = dict(checkpoint.headers(folder))
     by_digest = {h.digest: path for path, h in whole.items() if _size(path) == h.length}
+    of_shards = _OfShards()
     listed = []
     for path in {*whole, *(path for _, path in _numbered(folder))}:
         with contextlib.suppress(FileNotFoundError):  # its writer has removed it meanwhile
-            listed.append(_listed(path, whole, by_digest) if path in whole else _damaged(path))
+            if path in whole:
+                listed.append(_listed(path, whole, by_digest))
+            elif path.suffix == checkpoint.MANIFEST_SUFFIX:
+                listed.append(of_shards.listed(path))
+            else:
+                listed.append(_damaged(path))
     return sorted(listed, key=lambda file: file.path)
 
 
@@ -186,7 +195,7 @@ def _size(path: Path) -> int:
 
 def _numbered(folder: Path) -> list[tuple[int, Path]]:
     try:
-        return retention.numbered_files(folder)
+        return checkpoint.numbered_states(folder)
     except OSError as error:
         raise CheckpointError(f"cannot read folder {folder}: {error.strerror}") from error
 
@@ -219,10 +228,57 @@ def _damaged(path: Path) -> Listed:
     return Listed(path, status.st_size, status.st_mtime, None, 0, problem)
 
 
+class _OfShards:
+    """Lists manifests; a folder of their files is read once."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, dict[Path, Listed]] = {}
+
+    def listed(self, path: Path) -> Listed:
+        """List one manifest, with the first thing that is wrong with its files."""
+        status = path.stat()
+        try:
+            manifest = checkpoint.parse_manifest(path)
+        except CheckpointError as error:
+            return Listed(path, status.st_size, status.st_mtime, None, 0, str(error))
+        shards, count, problems = len(manifest.files), 0, []
+        for shard, (file, digest) in enumerate(zip(manifest.files, manifest.digests, strict=True)):
+            found = self._in(file.parent).get(file)
+            count += 1 if found is None else found.files
+            problem = _problem_of_part(found, digest)
+            if problem:
+                problems.append(f"shard {shard}: {file.name} {problem}")
+        told = ""
+        if problems:
+            told = f"{len(problems)} of {shards} files cannot be used; {problems[0]}"
+        return Listed(path, status.st_size, status.st_mtime, None, count, told, shards)
+
+    def _in(self, folder: Path) -> dict[Path, Listed]:
+        if folder not in self._folders:
+            found: list[Listed] = []
+            with contextlib.suppress(CheckpointError):  # then none of its files is there
+                found = list_folder(folder)
+            self._folders[folder] = {file.path: file for file in found}
+        return self._folders[folder]
+
+
+def _problem_of_part(found: Listed | None, digest: str) -> str:
+    """Say what is wrong with a file that a manifest names by its digest."""
+    if found is None:
+        return "is not there"
+    if found.problem:
+        return found.problem
+    try:
+        is_meant = checkpoint.read_header(found.path).digest == digest
+    except (OSError, CheckpointError) as error:
+        return str(error)
+    return "" if is_meant else "is of another moment"
+
+
 def newest_whole(folder: Path) -> Path:
     """Return the newest state of a folder that is whole, every byte of its files checked.
 
-    Newest by serial; in a folder without ``replay-<serial>.h5``, by the time of the file.
+    Newest by serial; in a folder without states that have one, by the time of the file.
 
     Raises
     ------
@@ -244,13 +300,15 @@ def newest_whole(folder: Path) -> Path:
 
 
 def check_state(path: Path) -> int:
-    """Check all bytes and all masses of a state; return how many files it needs.
+    """Check all bytes and all masses of a state, or of a manifest; return how many files it needs.
 
     Raises
     ------
     CheckpointError
         Something is wrong; the message says what.
     """
+    if path.suffix == checkpoint.MANIFEST_SUFFIX:
+        return sum(map(check_state, checkpoint.files_of(path)))
     with checkpoint.read_chain(path) as chain:
         contents_of(chain)
         return len(chain.links)

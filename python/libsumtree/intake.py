@@ -8,9 +8,12 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import _core
 from .arguments import Doubles, Indices
 from .errors import ArgumentError, ShapeError
+from .failures import raise_failure
 from .frames import check_runs
+from .ids import MAX_NUMBER
 from .ring import Records, Ring, RowBytes, ring_slices
 
 _EMPTY = np.array(0.0)
@@ -57,6 +60,8 @@ class Intake:
                 f"{len(transitions)} transitions are not the {self.count} of the intake"
             )
         rows = transitions[self.count - self._placed :]
+        if len(self.segments) > 1 and np.may_share_memory(rows, self.segments[0].base):
+            rows = rows.copy()  # the first segment would change what the second is to hold
         for segment in self.segments:
             segment[...] = rows[: len(segment)]
             rows = rows[len(segment) :]
@@ -129,9 +134,9 @@ class Intake:
         """Close the intake, and hold the buffer's lock for the last thing that it does."""
         with self._open_buffer()._lock:
             buffer = self._open_buffer()
+            buffer._intake = None
             self._buffer = None
             self.segments = []
-            buffer._intake = None
             yield buffer
 
 
@@ -162,19 +167,68 @@ def append_whole(
     ids.check_room(count)
     if ring._snapshots:
         ring._spare_snapshots(count)
-    ring._floor = max(ring._floor, min(first + count - capacity, first))
+    floor = max(ring._floor, min(first + count - capacity, first))
     try:
+        ring._floor = floor
         tree._set_range(slot, count, _EMPTY)
         _write(ring, slot, count, rows)
         ids.next_number = first + count
         tree._set_range(slot, count, masses)
     except BaseException:
         if ids.next_number == first:
+            ring._floor = floor
             tree._set_range(slot, count, _EMPTY)
             ring._storage[slot : slot + count].view(np.uint8)[...] = 0
         raise
     if ring._withdrawal.max_age is not None:
         ring._withdraw_old()
+    return True
+
+
+def append_packed(ring: Ring, message: RowBytes, offset: int, count: int) -> bool:
+    """Add a batch as a message holds it: `count` priorities (float64), then as many records.
+
+    In one call of the binding: checked, raised to the power, copied and added up. As
+    `append_whole` otherwise, whose place it takes for short batches.
+
+    Parameters
+    ----------
+    ring : Ring
+        Its lock is held, and no intake is open.
+    message : ndarray of uint8
+        Not aligned, perhaps.
+    offset : int
+        Where the priorities begin.
+    count : int
+        >= 1.
+
+    Returns
+    -------
+    bool
+        False if another way has to do it, or to say what is wrong; nothing has changed then.
+    """
+    ids, tree, capacity = ring._ids, ring._tree, ring._capacity
+    first = ids.next_number
+    slot = first % capacity
+    plain = ring._layout is None and ring._withdrawal.max_age is None
+    if not plain or not 0 < count <= capacity - slot or first + count > MAX_NUMBER:
+        return False
+    if ring._snapshots:
+        ring._spare_snapshots(count)
+    try:
+        if not tree._append_packed(
+            slot, count, message, offset, ring._itemsize, ring._powers, ring._alpha, ring._bytes
+        ):
+            return False
+        ids.next_number = first + count
+    except _core.Failure as failure:
+        raise_failure(failure)
+    except BaseException:
+        if ids.next_number == first:
+            ring._floor = max(ring._floor, min(first + count - capacity, first))
+            tree._set_range(slot, count, _EMPTY)
+            ring._storage[slot : slot + count].view(np.uint8)[...] = 0
+        raise
     return True
 
 

@@ -62,19 +62,26 @@ class SavedRing(Ring):
         base : Base, optional
             What `Snapshot.write` returned for a file in the same folder. The new file then holds
             only what is different, and goes on from that one. Where most is different, an epoch was
-            opened since, or alpha was set, the new file is a full one all the same.
+            opened since, alpha was set, or the chain has `libsumtree.checkpoint.MOST_FILES` files,
+            the new file is a full one all the same.
         aside_bytes : int
-            How much may be copied aside while the file is written; then `add` waits.
+            >= 0. How much may be copied aside while the file is written; then `add` waits.
 
         Returns
         -------
         Snapshot
             Use ``with``: until it is closed, `add` copies aside what was not written yet.
 
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            If `aside_bytes` is negative, or not a whole number.
+
         Notes
         -----
         Copies the masses, 8 bytes a transition, and 8 more where draws are counted: O(size).
         """
+        aside_bytes = as_count(aside_bytes, "aside_bytes")
         with self._lock:
             self._withdraw_old()
             masses = self._held_masses()
@@ -274,6 +281,7 @@ def _is_small_change(buffer: Ring, base: Base) -> bool:
     oldest = buffer.inserted - len(buffer)
     own = base.storage is buffer._storage and base.epoch == buffer.epoch
     own &= base.alpha == buffer.alpha
+    own &= base.files < checkpoint.MOST_FILES
     follows = own and base.first <= oldest <= base.cursor <= buffer.inserted
     return follows and 2 * (buffer.inserted - base.cursor) <= len(buffer)
 

@@ -57,11 +57,15 @@ class Ring:
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
+        self._itemsize = self._dtype.itemsize
+        self._powers = open_backend("cpu")
         self._capacity = self._tree.capacity
         counts = None
         if times is not None:
             counts = take_storage(self._tree.capacity, np.dtype(np.int64)).view(np.int64)
         self._withdrawal = Withdrawal(times, age, counts)
+        # No record is bare, and none is withdrawn.
+        self._is_plain = self._layout is None and times is None and age is None
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0

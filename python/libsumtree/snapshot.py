@@ -192,6 +192,8 @@ class Base:
         What its masses were made with.
     storage : ndarray
         The ring of the buffer that it is a state of, and of no other.
+    files : int
+        Of its chain.
     """
 
     digest: str
@@ -201,6 +203,7 @@ class Base:
     masses: NDArray[np.float64]
     alpha: float
     storage: Records
+    files: int
 
 
 class Snapshot:
@@ -305,7 +308,10 @@ class Snapshot:
         epoch = int(self._epochs[-1, 0])
         first = cursor - len(self._masses)
         alpha = float(self.attributes["alpha"])
-        return Base(header.digest, epoch, first, cursor, self._masses, alpha, self.rows.storage)
+        files = 1 if self._base is None else 1 + self._base.files
+        return Base(
+            header.digest, epoch, first, cursor, self._masses, alpha, self.rows.storage, files
+        )
 
     @property
     def open(self) -> bool:

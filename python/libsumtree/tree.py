@@ -227,8 +227,8 @@ class PriorityTree(SummedTree):
         the law of the n smallest of independent exponentials with the masses as rates (Efraimidis
         and Spirakis, 2006) and of the Gumbel-top-k trick (Kool, van Hoof and Welling, 2019); see
         ``docs/sampling.md``. The expansions are Des Raj's (1956): with R_k the total of the leaves
-        not drawn before the k-th, k = 1 .. n, fl(fl(R_k / mass_k) + (n - k)) / n). R_k is added up
-        from the last drawn to the k-th, onto the total of the leaves that were not drawn.
+        not drawn before the k-th, k = 1 .. n, fl(fl(fl(R_k / mass_k) + (n - k)) / n). R_k is added
+        up from the last drawn to the k-th, onto the total of the leaves that were not drawn.
         """
         if not replace:
             return self._sample_distinct_of(n, beta, stratified, (out, xp))
@@ -308,8 +308,8 @@ class PriorityTree(SummedTree):
         """Give total**2 / sum(mass**2): how many equal masses would be as even as these are.
 
         From 1, where one leaf has all of the mass, to the number of leaves of positive mass, where
-        all are equal; 0 for an empty tree. Of draws with replacement and weights of beta 1, the
-        factor by which these count less than uniform ones is this over that number (Kish, 1965).
+        all are equal; 0 for an empty tree (Kish, 1965). One over it is the probability that two
+        independent draws are the same leaf.
 
         Returns
         -------

@@ -83,3 +83,11 @@ def test_every_program_that_pages_name_exists() -> None:
     for name in PAGES:
         for path in named.findall((TOP / name).read_text()):
             assert (TOP / path).exists(), f"{name}: {path}"
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    quoted = re.findall(r"`([^`\n]+)`", (TOP / "docs/architecture.md").read_text())
+    tops = {path.name for path in TOP.iterdir() if path.is_dir()}
+    paths = {text for text in quoted if text.split("/")[0] in tops and "<" not in text}
+    assert len(paths) > 40
+    assert [path for path in sorted(paths) if not (TOP / path).exists()] == []

@@ -214,6 +214,30 @@ def test_resume_never_starts_empty_and_spares_what_is_there(jobs: Jobs, tmp_path
     assert newest(files) > before
 
 
+def test_a_file_that_is_gone_on_from_spares_what_is_there(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    jobs.run("adds_some", capacity=64, checkpoint_dir=files)
+    older = newest(files)
+    jobs.run("adds_some", capacity=64, checkpoint_dir=files)
+    newer = newest(files)
+    job = jobs.run("adds_some", capacity=64, checkpoint_dir=files, resume=str(older), keep=1)
+    assert Path(job.summary["restored_from"]) == older
+    assert newest(files) > newer
+    assert newer.exists()
+    assert older.exists()
+
+
+def test_a_replay_rank_that_cannot_be_made_lets_go_of_its_folder(
+    jobs: Jobs, tmp_path: Path
+) -> None:
+    program = [sys.executable, "-m", "mpi4py", str(PROGRAMS / "again.py"), str(tmp_path / "files")]
+    told = jobs.command(2, program).succeed().out.splitlines()
+    assert len(told) == 3
+    assert "none.h5 does not exist" in told[0]
+    assert "m.jsonl" in told[1]
+    assert "size=0" in told[2]
+
+
 def test_what_differs_from_the_command_line_is_said(jobs: Jobs, tmp_path: Path) -> None:
     files = tmp_path / "files"
     jobs.run("adds_some", capacity=64, seed=1, checkpoint_dir=files)

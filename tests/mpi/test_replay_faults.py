@@ -129,6 +129,30 @@ def test_a_job_that_lives_on_never_shows_a_torn_batch(
     job.kill()  # MPI waits for the dead rank before it ends
 
 
+def test_a_large_batch_of_a_client_that_was_given_up(jobs: Jobs) -> None:
+    """Its memory is MPI's until that has let go of it: the replay rank stops for longer."""
+    job = jobs.run("faulty_gives_up", capacity=300_000, max_batch=1 << 18, clients=1)
+    rows = job.arrays("buffer.npz")["transitions"]
+    assert_same({"rows": rows[-10:]}, {"rows": batch(1, 10)[0]})
+    assert len(rows) in (10, 200_010)
+    if len(rows) > 10:
+        assert rows[:-10].tobytes() == batch(0, 200_000)[0].tobytes()
+
+
+def test_a_ring_of_buffers_closes_whatever_is_lent(jobs: Jobs) -> None:
+    job = jobs.command(1, [sys.executable, "-m", "mpi4py", str(PROGRAMS / "staging.py")])
+    assert "closed" in job.succeed().out
+
+
+def test_messages_longer_than_mpi_can_count(jobs: Jobs) -> None:
+    """Refused by their length alone: nothing of them is received."""
+    job = jobs.start("faulty_sends_too_much", "adds_some", capacity=100, grace=0.5)
+    job.wait_for("summary.json")
+    assert job.summary["rejected"] == {"1": 3}
+    assert job.summary["added"] == {"2": 30}
+    job.kill()  # the messages are never taken, and MPI waits for that
+
+
 # ---- 6: a learner that comes again ----
 
 

@@ -116,6 +116,21 @@ def test_bad_batches_leave_their_neighbours_unchanged(jobs: Jobs) -> None:
     assert job.summary["rejected"] == {"1": 13}
 
 
+def test_bad_batches_between_good_ones_leave_them_unchanged(jobs: Jobs) -> None:
+    job = jobs.run("hostile_inline", capacity=100, max_batch=100, seed=1)
+    good = filled(*((seed, 10) for seed in range(8)), capacity=100, seed=1)
+    assert_same(job.arrays("buffer.npz"), held(good))
+    assert job.summary["rejected"] == {"1": 4}
+
+
+def test_credits_bind_batches_in_control_messages(jobs: Jobs) -> None:
+    pacing = {"samples_per_insert": 1.0, "actor_credits": 2}
+    job = jobs.run("hostile_inline_credits", capacity=1000, max_batch=100, **pacing)
+    refused = job.summary["rejected"]["1"]
+    assert refused >= 5
+    assert job.summary["inserted"] == 10 * (12 - refused)
+
+
 def test_messages_out_of_protocol_leave_the_ring_unchanged(jobs: Jobs) -> None:
     job = jobs.run("hostile_messages", capacity=64, max_batch=100, seed=1)
     good = filled(*[(0, 10)] * 12, (1, 10), (2, 10), seed=1)

@@ -73,6 +73,14 @@ def file_tests(*names: str) -> list[str]:
     return [f"tests/python/test_checkpoint_file.py::test_{name}" for name in names]
 
 
+def writer_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_checkpoint_writers.py::test_{name}" for name in names]
+
+
+def state_tests(*names: str) -> list[str]:
+    return [f"tests/python/test_checkpoint_states.py::test_{name}" for name in names]
+
+
 def snapshot_tests(*names: str) -> list[str]:
     return [f"tests/python/test_snapshot.py::test_{name}" for name in names]
 
@@ -83,6 +91,14 @@ def folder_tests(*names: str) -> list[str]:
 
 def shard_tests(*names: str) -> list[str]:
     return [f"tests/mpi/test_replay_shards.py::test_{name}" for name in names]
+
+
+def fault_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_shard_faults.py::test_{name}" for name in names]
+
+
+def client_tests(*names: str) -> list[str]:
+    return [f"tests/mpi/test_replay_shard_clients.py::test_{name}" for name in names]
 
 
 def routing_tests(*names: str) -> list[str]:
@@ -453,6 +469,13 @@ SAMPLING = [
         distinct_tests("expansions_are_unbiased_where_weights_are_not"),
     ),
     Mutant(
+        "a draw that was struck is drawn on",
+        BUFFER,
+        "            self._set_held_masses(np.where(self._drawable(), self._held_masses(), 0.0))\n",
+        "",
+        ["tests/python/test_buffer_exceptions.py"],
+    ),
+    Mutant(
         "the old are not withdrawn by what is added in one piece",
         INTAKE,
         "        ring._withdraw_old()\n",
@@ -710,11 +733,32 @@ FILES = [
         snapshot_tests("what_stands_aside_is_bounded_while_a_thread_writes"),
     ),
     Mutant(
-        "links of kept states are removed",
-        f"{CHECKPOINT}/retention.py",
-        "return {state.path for chain in kept for state in chain}",
-        "return {chain[0].path for chain in kept}",
-        folder_tests("what_kept_states_need_is_kept"),
+        "a living writer's file taken for a leftover",
+        f"{CHECKPOINT}/files.py",
+        "    return is_file_at(file.fileno(), path)\n",
+        "    return True\n",
+        writer_tests("a_file_taken_for_a_leftover_is_made_anew"),
+    ),
+    Mutant(
+        "the lock of a folder that is gone",
+        f"{CHECKPOINT}/lock.py",
+        "while self._descriptor is None or not is_file_at(self._descriptor, self._path):",
+        "while self._descriptor is None:",
+        writer_tests("a_folder_made_again_has_one_writer", "a_lock_of_a_file_that_is_gone_is_none"),
+    ),
+    Mutant(
+        "chains without an end",
+        PERSISTENCE,
+        "    own &= base.files < checkpoint.MOST_FILES\n",
+        "",
+        writer_tests("no_chain_needs_more_files_than_a_process_may_open"),
+    ),
+    Mutant(
+        "a file cut short counts as a state",
+        f"{CHECKPOINT}/states.py",
+        "if path.stat().st_size == header.length:",
+        "if header.length:",
+        state_tests("files_that_were_cut_short_do_not_count"),
     ),
     Mutant(
         "a child keeps its parent's lock",
@@ -767,6 +811,35 @@ SERVICE = [
         "if peer.unacked >= credits:",
         "if False:",
         service_tests("hostile_client_is_answered[hostile_credits]"),
+    ),
+    Mutant(
+        "credits not counted of batches in control messages",
+        "python/libsumtree/replay/adds.py",
+        "            and peer.unacked < self._peers.config.actor_credits\n",
+        "",
+        service_tests("credits_bind_batches_in_control_messages"),
+    ),
+    Mutant(
+        "unchecked length of a batch in a control message",
+        "python/libsumtree/replay/messages.py",
+        "    if len(data) != HEADER_SIZE + 8 * count + payload:\n        return None\n",
+        "",
+        ["tests/python/test_replay_messages.py::test_usual_batches_are_what_decode_reads"],
+    ),
+    Mutant(
+        "records written before their priorities are checked",
+        "python/bindings/tree.h",
+        "        if (powers.masses(count",
+        "        std::memcpy(to.data() + start * itemsize, from.data() + rows, count * itemsize);\n"
+        "        if (powers.masses(count",
+        ["tests/python/test_buffer_packed.py::test_a_bad_priority_changes_nothing"],
+    ),
+    Mutant(
+        "a learner's updates take no time",
+        "python/libsumtree/replay/share.py",
+        "        self._due = max(self._due + taken, now)",
+        "        self._due = max(self._due, now)",
+        ["tests/python/test_replay_share.py::test_updates_count"],
     ),
     Mutant(
         "a wait given up forgets the payload on its way",
@@ -866,11 +939,60 @@ SHARDS = [
         shard_tests("learners_have_streams_of_their_own_that_survive_a_restart[2]"),
     ),
     Mutant(
+        "quiet before all changes are told",
+        "python/libsumtree/replay/server.py",
+        "        self._note_if_changed()  # once shard 0",
+        "        # once shard 0",
+        fault_tests("what_comes_while_the_last_file_is_written_is_in_the_next"),
+    ),
+    Mutant(
+        "a round that begins while one runs",
+        "python/libsumtree/replay/server.py",
+        "        self._settle_shards()\n        self._finish_saving()\n",
+        "        self._settle_shards()\n",
+        fault_tests("one_round_of_checkpoints_at_a_time"),
+    ),
+    Mutant(
+        "nobody told that no round can begin",
+        "python/libsumtree/replay/shard_folders.py",
+        "            self._shards.give_up()\n",
+        "",
+        fault_tests("an_end_whose_checkpoint_cannot_begin"),
+    ),
+    Mutant(
+        "a failed write told as a change",
+        "python/libsumtree/replay/server.py",
+        " and time.monotonic() >= self._retry_at:",
+        ":",
+        fault_tests("a_shard_that_cannot_write_tries_again_at_leisure"),
+    ),
+    Mutant(
+        "requests that refuse",
+        "python/libsumtree/replay/messages.py",
+        "    if refusal and message.kind not in _REFUSING:\n",
+        "    if False:\n",
+        ["tests/python/test_replay_messages.py::test_only_answers_refuse"],
+    ),
+    Mutant(
+        "half an update",
+        "python/libsumtree/replay/sharded_learner.py",
+        "            lambda: [s for s in parts if not self._clients[s].has_update_credit()],\n",
+        "            lambda: [],\n",
+        client_tests("an_update_is_sent_to_all_its_shards_or_to_none"),
+    ),
+    Mutant(
+        "handles of former shards unknown",
+        "python/libsumtree/replay/routing.py",
+        "    return np.where(former, held, ids)\n",
+        "    return ids\n",
+        routing_tests("handles_of_before_become_the_ids_that_they_held"),
+    ),
+    Mutant(
         "a kept state loses what it goes on from",
         f"{CHECKPOINT}/states.py",
         "for chain in state.chains for file in chain}",
         "for chain in state.chains for file in chain[:1]}",
-        ["tests/python/test_checkpoint_states.py::test_what_kept_states_go_on_from_stays"],
+        state_tests("what_kept_states_go_on_from_stays"),
     ),
 ]
 

@@ -17,6 +17,7 @@ from libsumtree.errors import (
     IdError,
     PriorityError,
     ShapeError,
+    TooFewError,
 )
 
 RECORD = np.dtype([("value", "<i8")])
@@ -49,6 +50,46 @@ def test_a_sample_is_of_one_piece(stratified: bool) -> None:
     assert np.array_equal(drawn.masses, drawn.ids + 1.0)
     assert np.array_equal(drawn.transitions, buffer[drawn.ids])
     np.testing.assert_array_max_ulp(drawn.weights, (4.0 / drawn.masses) ** 0.5, 4)
+
+
+def test_a_sample_without_replacement_is_of_one_piece() -> None:
+    """And its draws are those of the reference, over the same masses."""
+    buffer = buffer_of(np.arange(1.0, 14.0), capacity=10, seed=5)
+    reference = st.reference.PriorityTree(10, seed=5)
+    reference[:] = buffer.tree[:]
+    for n in (4, 10, 0, 7):
+        drawn = buffer.sample(n, beta=0.5, replace=False)
+        expected = reference.sample(n, 0.5, replace=False)
+        assert [part.shape for part in drawn] == [(n,)] * 6
+        for field in ("indices", "masses", "expansions"):
+            assert getattr(drawn, field).tobytes() == getattr(expected, field).tobytes()
+        np.testing.assert_array_max_ulp(drawn.weights, expected.weights, 4)
+        assert np.array_equal(drawn.indices, drawn.ids % 10)
+        assert np.array_equal(drawn.transitions, buffer[drawn.ids])
+
+    def state() -> tuple[Any, ...]:
+        return str(buffer.tree.rng_state), buffer.sampled, buffer.tree.nodes("sum").tobytes()
+
+    before = state()
+    for n, beta in ((11, 0.5), (4, 1.5), (4, np.nan)):
+        with pytest.raises((ExponentError, TooFewError)):
+            buffer.sample(n, beta, replace=False)
+    assert state() == before
+
+
+def test_expansions_add_up_to_the_sum_over_the_buffer() -> None:
+    """In expectation; transitions of mass 0, which are never drawn, are no part of it."""
+    rng = np.random.default_rng(3)
+    buffer = buffer_of(np.append(rng.random(30) ** 4, [0.0, 0.0]), seed=1)
+    values = rng.normal(size=32)
+    expected = values[buffer.tree[:] > 0].sum()
+    for n in (1, 12):
+        estimates = []
+        for _ in range(6000):
+            drawn = buffer.sample(n, replace=False)
+            estimates.append(drawn.expansions @ values[drawn.transitions["value"]])
+        error = np.std(estimates) / np.sqrt(len(estimates))
+        assert abs(np.mean(estimates) - expected) < 4.5 * error
 
 
 def test_draws_are_those_of_numpys_philox() -> None:

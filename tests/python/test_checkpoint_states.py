@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from libsumtree import checkpoint
+from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.checkpoint import retention
 from libsumtree.errors import CheckpointCorruptError
+from libsumtree.inspection import check_state, list_folder, newest_whole
 
 
 def file_at(folder: Path, serial: int, parent: str | None = None) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = retention.path_of(folder, serial)
-    checkpoint.write(path, {"serial": serial, "folder": str(folder)}, {}, parent=parent)
+    checkpoint.write(path, {"serial": serial, "folder": ascii(folder)}, {}, parent=parent)
     return path
 
 
@@ -100,3 +104,94 @@ def test_damaged_states_do_not_count(tmp_path: Path) -> None:
     assert checkpoint.removable(tmp_path, keep=2) == []
     checkpoint.manifest_of(tmp_path, 2).write_text("nothing")
     assert checkpoint.removable(tmp_path, keep=1) == []
+
+
+def test_files_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
+    """Their first bytes are whole, so that they tell of a state that nobody can read."""
+    for serial in (1, 2, 3):
+        file_at(tmp_path, serial)
+        state(tmp_path / "shards", serial)
+    for folder in (tmp_path, checkpoint.shard_folder(tmp_path / "shards", 0)):
+        path = retention.path_of(folder, 3)
+        os.truncate(path, path.stat().st_size - 1)
+    assert checkpoint.removable(tmp_path, keep=2) == []
+    assert checkpoint.removable(tmp_path / "shards", keep=2) == []
+    assert names(checkpoint.removable(tmp_path, keep=1), tmp_path) == ["replay-000000000001.h5"]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_files_that_go_on_from_one_that_is_not_whole_do_not_count(
+    tmp_path: Path, cut: bool
+) -> None:
+    first, second = file_at(tmp_path, 1), file_at(tmp_path, 2)
+    file_at(tmp_path, 3, checkpoint.read_header(second).digest)
+    if cut:
+        os.truncate(second, second.stat().st_size - 1)
+    else:
+        second.unlink()
+    assert checkpoint.removable(tmp_path, keep=1) == []
+    assert first.exists()
+
+
+@pytest.mark.parametrize("name", ["a\u2028b", "a\x85b", "a\rb", "a\x1cb", "a\udcffb", " a "])
+def test_a_manifest_may_name_any_file(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    file = file_at(folder, 1)
+    path = checkpoint.write_manifest(tmp_path / "m.manifest", [file, file]).path
+    assert checkpoint.read_manifest(path).files == (file, file)
+
+
+# ---- what is said of them ----
+
+
+def saved(path: Path, value: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    buffer = PrioritizedReplayBuffer(8, np.dtype([("x", "<i8")]), seed=0)
+    buffer.add(np.full(value, value).astype(buffer.dtype))
+    buffer.save(path)
+    return path
+
+
+def of_shards(folder: Path, serial: int, shards: int = 3) -> Path:
+    places = [checkpoint.shard_folder(folder, shard) for shard in range(shards)]
+    files = [saved(retention.path_of(place, serial), serial) for place in places]
+    return checkpoint.write_manifest(checkpoint.manifest_of(folder, serial), files).path
+
+
+def test_a_folder_of_shards_is_listed_and_checked(tmp_path: Path) -> None:
+    paths = [of_shards(tmp_path, serial) for serial in (1, 2, 3, 4, 5)]
+    assert [(f.path, f.shards, f.files, f.problem) for f in list_folder(tmp_path)] == [
+        (path, 3, 3, "") for path in paths
+    ]
+    assert check_state(paths[0]) == 3
+    assert newest_whole(tmp_path) == paths[4]
+
+    shard = checkpoint.shard_folder(tmp_path, 1)
+    file = [retention.path_of(shard, serial) for serial in range(6)]
+    os.truncate(file[2], file[2].stat().st_size - 1)
+    file[3].unlink()
+    shutil.copy(file[1], file[4])
+    paths[4].write_bytes(paths[4].read_bytes()[:-1])
+    problems = [f.problem for f in list_folder(tmp_path)]
+    assert problems[0] == ""
+    for at, problem in enumerate(["cut short", "is not there", "is of another moment"], 1):
+        assert problems[at].startswith("1 of 3 files cannot be used; shard 1: replay-00000000000")
+        assert problem in problems[at]
+        with pytest.raises(CheckpointCorruptError):
+            check_state(paths[at])
+    assert "is not the one that was written" in problems[4]
+    assert newest_whole(tmp_path) == paths[0]
+    shutil.rmtree(shard)
+    assert "shard 1: replay-000000000001.h5 is not there" in list_folder(tmp_path)[0].problem
+
+
+def test_bytes_of_a_shard_are_checked(tmp_path: Path) -> None:
+    older, path = of_shards(tmp_path, 1), of_shards(tmp_path, 2)
+    file = retention.path_of(checkpoint.shard_folder(tmp_path, 2), 2)
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert list_folder(tmp_path)[1].problem == ""
+    with pytest.raises(CheckpointCorruptError, match="shard-0002"):
+        check_state(path)
+    assert newest_whole(tmp_path) == older

@@ -71,7 +71,7 @@ def test_a_ring_of_parents_ends_nobodys_search(tmp_path: Path) -> None:
     for serial, (own, parent) in enumerate([digests, digests[::-1], digests[:1] * 2], 1):
         retention.path_of(tmp_path, serial).write_bytes(Header(512, own, parent).to_bytes())
     assert [file.problem for file in list_folder(tmp_path)] == ["goes on from itself"] * 3
-    assert retention.removable(tmp_path, 1) == []
+    assert checkpoint.removable(tmp_path, 1) == []
 
 
 def test_pipes_and_folders_stop_nothing(tmp_path: Path) -> None:
@@ -81,9 +81,17 @@ def test_pipes_and_folders_stop_nothing(tmp_path: Path) -> None:
     retention.path_of(tmp_path, 5).mkdir()
     (tmp_path / "replay-000000000006.h5").symlink_to("nowhere")
     assert newest_whole(tmp_path) == retention.path_of(tmp_path, 4)
-    removable = retention.removable(tmp_path, 1)
+    removable = checkpoint.removable(tmp_path, 1)
     assert {retention.path_of(tmp_path, serial) for serial in (1, 2)} <= set(removable)
     assert retention.path_of(tmp_path, 5) not in removable
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    """Nor is a device, as /dev/null is one for root."""
+    os.mkfifo(tmp_path / "a.h5")
+    with pytest.raises(CheckpointError, match="it is neither a file nor free"):
+        buffer_of(0).save(tmp_path / "a.h5")
+    assert (tmp_path / "a.h5").is_fifo()
 
 
 def test_serials_may_grow_longer(tmp_path: Path) -> None:

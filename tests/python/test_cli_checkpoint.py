@@ -205,6 +205,80 @@ def test_prune(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "at least 1" in Outcome(capsys, "prune", folder, "--keep", 0).complaint()
 
 
+def of_shards(folder: Path, serial: int) -> Path:
+    files = []
+    for shard in range(2):
+        place = checkpoint.shard_folder(folder, shard)
+        place.mkdir(parents=True, exist_ok=True)
+        buffer = PrioritizedReplayBuffer(50, RECORD, seed=shard)
+        add(buffer, serial)
+        files.append(file(place, serial))
+        buffer.save(files[-1])
+    return checkpoint.write_manifest(checkpoint.manifest_of(folder, serial), files).path
+
+
+def test_a_folder_of_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifests = [of_shards(tmp_path, serial) for serial in (1, 2, 3)]
+    lines = Outcome(capsys, "list", tmp_path).out.splitlines()
+    assert [line.split("  ")[-1] for line in lines] == [
+        "manifest of 2 shards, all there; 2 files in all"
+    ] * 3
+    damage(file(tmp_path / "shard-0001", 3))
+    file(tmp_path / "shard-0001", 2).unlink()
+    listed = Outcome(capsys, "list", tmp_path, "--json").json
+    assert [entry["shards"] for entry in listed] == [2, 2, 2]
+    assert [entry["problem"] is None for entry in listed] == [True, False, True]
+    told = Outcome(capsys, "verify", *manifests)
+    assert "2 of 3 checkpoints cannot be used" in told.complaint()
+    assert told.out.splitlines()[0] == f"{manifests[0]}: whole"
+    assert "shard-0001/replay-000000000003.h5: its " in told.out
+    newest = Outcome(capsys, "verify", "--newest", tmp_path)
+    assert newest.out.strip() == str(manifests[0])
+    message = f"is a manifest of 2 shards: give the file of one, such as {tmp_path}/shard-0000"
+    assert message in Outcome(capsys, "show", tmp_path).complaint()
+    assert message in Outcome(capsys, "diff", manifests[0], manifests[0]).complaint()
+    of_shards(tmp_path, 4)
+    of_shards(tmp_path, 5)
+    gone = Outcome(capsys, "prune", tmp_path, "--keep", 2, "--json").json
+    assert gone[0] == manifests[2].name
+    assert {*manifests, *tmp_path.glob("shard-*/*")} & {tmp_path / name for name in gone} == set(
+        manifests
+    )
+    assert [path.name for path in sorted(tmp_path.glob("shard-0000/*.h5"))] == [
+        file(tmp_path, serial).name for serial in (4, 5)
+    ]
+
+
+@pytest.mark.parametrize("place", ["none/out.npz", "taken", "files.h5/out.npz", "pipe"])
+def test_an_export_that_fails_names_what_was_asked_for(
+    place: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "files.h5").touch()
+    os.mkfifo(tmp_path / "pipe")
+    output = tmp_path / place
+    told = Outcome(capsys, "export", folder, output)
+    assert f"cannot write {output}: " in told.complaint()
+    assert ".tmp" not in told.err
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_cleared_buffer_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    buffer = PrioritizedReplayBuffer(3, RECORD)
+    add(buffer, 2)
+    buffer.clear()
+    buffer.save(tmp_path / "b.h5")
+    told = Outcome(capsys, "show", tmp_path / "b.h5", "--json")
+    shown = json.loads(told.out, parse_constant=lambda text: pytest.fail(text))
+    assert (shown["min"], shown["max"], shown["size"]) == (None, 0.0, 0)
+    other = tmp_path / "c.h5"
+    add(buffer, 1)
+    buffer.save(other)
+    told = Outcome(capsys, "diff", tmp_path / "b.h5", other, "--json")
+    found = json.loads(told.out, parse_constant=lambda text: pytest.fail(text))
+    assert found["attributes"]["min"] == [None, 1.0]
+
+
 def test_export(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "out.npz"
     told = Outcome(capsys, "export", folder, output)
@@ -258,22 +332,44 @@ def test_what_is_no_checkpoint_is_one_line(
     assert not (tmp_path / "out.npz").exists()
 
 
+def without_privilege(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder; root gives up what passes over permissions."""
+    given_up = "-dac_override,-dac_read_search"
+    plain = ["setpriv", f"--inh-caps={given_up}", f"--bounding-set={given_up}"]
+    command = [*(plain if os.geteuid() == 0 else []), sys.executable, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
 def test_permission_denied_is_one_line(tmp_path: Path) -> None:
-    """The permission is a real one: root gives up what passes over it."""
     path = tmp_path / "b.h5"
     PrioritizedReplayBuffer(3, RECORD).save(path)
     path.chmod(0)
-    given_up = "-dac_override,-dac_read_search"
-    plain = ["setpriv", f"--inh-caps={given_up}", f"--bounding-set={given_up}"]
-    command = [sys.executable, "-m", "libsumtree", "checkpoint", "show", "b.h5"]
-    done = subprocess.run(
-        [*(plain if os.geteuid() == 0 else []), *command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = without_privilege(tmp_path, "-m", "libsumtree", "checkpoint", "show", "b.h5")
     message = "libsumtree: error: cannot open checkpoint b.h5: Permission denied\n"
     assert (done.returncode, done.stderr) == (2, message)
+
+
+NEWEST = """
+from pathlib import Path
+from libsumtree.errors import CheckpointCorruptError, CheckpointError
+from libsumtree.replay.checkpoints import CheckpointFolder
+try:
+    print(CheckpointFolder(Path("."), keep=9).newest("cpu").path)
+except CheckpointError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_parent_that_may_not_be_read_is_no_damage(folder: Path) -> None:
+    """The state before it would be an old one, and nobody would know."""
+    file(folder, 4).chmod(0)
+    told = without_privilege(folder, "-c", NEWEST).stdout
+    assert told.startswith("CheckpointError checkpoint replay-000000000005.h5 goes on from")
+    assert told.endswith(
+        "may be replay-000000000004.h5: that cannot be opened: Permission denied\n"
+    )
+    file(folder, 4).unlink()
+    assert without_privilege(folder, "-c", NEWEST).stdout == "replay-000000000003.h5\n"
 
 
 def test_help_names_all_actions() -> None:

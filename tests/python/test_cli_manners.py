@@ -167,7 +167,11 @@ def test_cleared_buffer_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         ([], "the following arguments are required: COMMAND"),
         (["nothing"], "invalid choice: 'nothing'"),
-        (["info", "--bogus"], "unrecognized arguments: --bogus"),
+        (["info", "--bogus"], "unrecognized arguments: --bogus; see libsumtree info --help"),
+        (
+            ["checkpoint", "list", ".", "--jsn"],
+            "--jsn, perhaps --json was meant; see libsumtree check",
+        ),
         (["stats", "none.jsonl"], "none.jsonl: No such file or directory"),
         (["checkpoint", "show", "none.h5"], "none.h5"),
         (["completion", "tcsh"], "invalid choice: 'tcsh'"),

@@ -21,6 +21,7 @@ from metrics_lines import line, service
 from libsumtree.cli import main
 from libsumtree.cli.live import position_bar, sparkline
 from libsumtree.cli.metrics_text import duration, limiter_text
+from libsumtree.cli.plots import draw_metrics
 from libsumtree.metrics import encode_line
 
 SECONDS = 60.0
@@ -52,6 +53,35 @@ def test_table_says_what_stands_in_the_file(file: Path, capsys: pytest.CaptureFi
     assert "4 actors, 5 of 12 in use; 1 learner, 1 of 3" in out
     assert "2 samples per insert, surplus -50 within 200" in out
     assert "500 of 1,000 transitions" in out
+
+
+def test_files_of_shards_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"m.shard{shard}.jsonl" for shard in (0, 1)]
+    for file, added in zip(files, (10.0, 30.0), strict=True):
+        append(file, *service(6, added))
+    assert main(["stats", *map(str, files)]) == 0
+    out = capsys.readouterr().out
+    rows = {words[0]: words[1:] for text in out.splitlines() if (words := text.split())}
+    assert "m.shard0.jsonl + m.shard1.jsonl: 1 service, 12 lines" in out
+    assert rows["added"] == ["(/s)", "40.0", "40.0", "40.0"]
+    assert rows["sample"][:1] == ["1,000"]
+    assert "34 stale, 6 rejected, 2 clamped" in out
+    assert "4 actors, 10 of 24 in use; 1 learner, 2 of 6" in out
+    assert "200 transitions first, 2 samples per insert, surplus -100 within 400" in out
+    assert "1,500 of 2,000 transitions; 2,000 ever added" in out
+    assert "2 written, 0 failed" in out
+    assert main(["stats", *map(str, files), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["last"]["buffer"]["total"] == 11.0
+    assert found["latency"]["add"]["p50"] == pytest.approx(50e-6, rel=1 / 8)
+
+
+@pytest.mark.parametrize("option", [["--follow"], ["--output", "m.png"]])
+def test_several_files_are_neither_followed_nor_plotted(
+    file: Path, option: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stats", str(file), str(file), *option]) == 2
+    assert "--follow and --output are for one file" in capsys.readouterr().err
 
 
 def test_json_is_the_summary(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +135,15 @@ def test_picture_is_one_of_lines_that_differ_without_colour(file: Path, tmp_path
     assert picture.shape[0] > 900
     assert np.ptp(picture, axis=2).max() == 0.0  # no colour at all
     assert (picture < 0.5).mean() > 0.005
+
+
+def test_no_curve_of_the_picture_is_cut_off() -> None:
+    figure = draw_metrics("m", [*service(20), line("interval", 20, added=1e4)])
+    figure.canvas.draw()
+    for axes in figure.axes:
+        highest = max(np.nanmax(curve.get_ydata()) for curve in axes.lines)
+        assert axes.transData.transform((0, highest))[1] < axes.bbox.y1 - 3
+    assert "10,000" in [label.get_text() for label in figure.axes[0].get_yticklabels()]
 
 
 def test_picture_is_whole_or_not_there(file: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from libsumtree.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from libsumtree.replay import archive
 from libsumtree.replay.messages import (
     HEADER_SIZE,
+    INLINE_LIMIT,
     TEXT_LIMIT,
     Bytes,
     Code,
@@ -20,6 +22,10 @@ from libsumtree.replay.messages import (
     Message,
     control_limit,
     decode,
+    encode_ack,
+    encode_add,
+    plain_ack,
+    plain_add,
 )
 from libsumtree.replay.status import STATUS_SIZE, ReplayStatus
 from libsumtree.replay.terms import Terms
@@ -74,6 +80,59 @@ def test_every_wrong_length_is_refused(kind: Kind, change: int) -> None:
     length = length + max(change, 1) if kind in TEXTS else max(length + change, 1)
     with pytest.raises(ProtocolError, match=kind.name):
         decode(received(Message(kind, count=3).encode(bytes(length))), source=0)
+
+
+def faults_of(data: bytes) -> Iterator[Bytes]:
+    """Give a message with each bit of its header turned, then shorter and longer ones."""
+    for bit in range(8 * HEADER_SIZE):
+        spoiled = received(data)
+        spoiled[bit // 8] ^= 1 << bit % 8
+        yield spoiled
+    for length in (0, 1, HEADER_SIZE - 1, HEADER_SIZE, len(data) - 1):
+        yield received(data[:length])
+    yield received(data + b"x")
+
+
+def test_usual_batches_are_what_decode_reads() -> None:
+    body = np.arange(3.0).tobytes(), bytes(range(84))
+    data = encode_add(7, 3, 28, *body)
+    fields = {"sequence": 7, "count": 3, "itemsize": 28, "payload": 84, "flags": Flag.INLINE}
+    assert data == Message(Kind.ADD, **fields).encode(*body)
+    assert plain_add(received(data)) == (7, 3, 28)
+    usual = 0
+    for spoiled in faults_of(data):
+        found = plain_add(spoiled)
+        if found is not None:
+            message = decode(spoiled, 0)
+            assert found == (message.sequence, message.count, message.itemsize)
+            assert (message.kind, message.code, message.flags) == (Kind.ADD, Code.OK, Flag.INLINE)
+            assert message.payload == message.count * message.itemsize == len(message.inline())
+            usual += 1
+    assert usual == 3 * 64  # the bits of sequence, value and real
+
+
+def test_usual_answers_are_what_decode_reads() -> None:
+    data = encode_ack(7, 3, 9, 0.5)
+    assert data == Message(Kind.ACK, sequence=7, count=3, value=9, real=0.5).encode()
+    assert plain_ack(received(data)) == (7, 9, 0.5)
+    for spoiled in faults_of(data):
+        found = plain_ack(spoiled)
+        if found is not None:
+            message = decode(spoiled, 0)
+            assert (message.kind, message.code, message.flags) == (Kind.ACK, Code.OK, Flag.NONE)
+            assert found[:2] == (message.sequence, message.value)
+            assert np.array(found[2]).tobytes() == np.array(message.real).tobytes()
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_an_empty_batch_is_not_usual(count: int) -> None:
+    assert plain_add(received(encode_add(7, count, 28))) is None
+
+
+def test_a_long_batch_is_not_usual() -> None:
+    most = INLINE_LIMIT // 64
+    assert plain_add(received(encode_add(7, most, 64, bytes(most * 72)))) == (7, most, 64)
+    assert plain_add(received(encode_add(7, most + 1, 64, bytes((most + 1) * 72)))) is None
 
 
 def test_refusal_of_any_kind_is_a_text() -> None:

@@ -13,12 +13,14 @@ from numpy.testing import assert_array_equal
 
 from libsumtree import PriorityTree, reference
 from libsumtree.errors import IdError, IdsExhaustedError, ProtocolError
+from libsumtree.ids import NUMBER_BITS
 from libsumtree.replay.routing import (
     Handles,
     Routing,
     find_rests,
     fit_targets,
     fractions_of,
+    of_former_shards,
     targets_of,
     weights_of,
 )
@@ -172,8 +174,26 @@ def test_handles_name_shard_and_id(shards: int, data: st.DataObject) -> None:
 def test_handles_of_no_shard_are_refused() -> None:
     with pytest.raises(IdError, match=r"ids\[1\] is -1"):
         Handles(2).split(np.array([0, -1]))
-    with pytest.raises(IdError, match="no shard ever issued"):
-        Handles(3).split(np.array([3 << 61]))
+
+
+def test_handles_of_more_shards_than_there_are_go_to_shard_0() -> None:
+    shards, ids = Handles(3).split(np.array([2 << 61 | 5, 3 << 61 | 7]))
+    assert_array_equal(shards, [2, 0])
+    assert_array_equal(ids, [5, 3 << 61 | 7])
+
+
+@pytest.mark.parametrize("before", [2, 3, 4, 8])
+@pytest.mark.parametrize("after", [1, 2, 3, 5, 8])
+def test_handles_of_before_become_the_ids_that_they_held(before: int, after: int) -> None:
+    """Whatever shard they are sent to now; what is of no earlier epoch stays what it is."""
+    held, epoch = np.array([0, 5 << NUMBER_BITS | 3]), 7
+    for shard in range(before):
+        handles = Handles(before).join(np.full(2, shard), held)
+        shards, ids = Handles(after).split(handles)
+        assert (shards < after).all()
+        assert_array_equal(of_former_shards(ids, max(before, after), epoch), held)
+    now = np.array([7 << NUMBER_BITS, 9 << NUMBER_BITS | 1, 1 << 62 | 7 << NUMBER_BITS])
+    assert_array_equal(of_former_shards(now, max(before, after), epoch), now)
 
 
 def test_epochs_leave_room_for_the_shard() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -158,8 +158,14 @@ def chance_of(order: tuple[int, ...], masses: list[int]) -> Fraction:
     return chance
 
 
-def test_the_law_is_that_of_successive_sampling() -> None:
-    masses, n, repeats = [1, 2, 3, 4, 10], 3, 60_000
+@pytest.mark.parametrize(
+    ("masses", "n", "limit"),
+    [([1, 2, 3, 4, 10], 3, 128), ([1, 2, 3, 4, 10], 1, 36), ([1, 2, 4, 16], 4, 73)],
+    ids=["some", "one", "all, in many rounds"],
+)
+def test_the_law_is_that_of_successive_sampling(masses: list[int], n: int, limit: float) -> None:
+    """Below `limit` but with probability 1e-6, by the degrees of freedom; the seed is fixed."""
+    repeats = 60_000
     tree = tree_with([float(mass) for mass in masses], seed=11)
     counts = Counter(tuple(tree.sample(n, replace=False).indices.tolist()) for _ in range(repeats))
     chi_squared = 0.0
@@ -167,9 +173,37 @@ def test_the_law_is_that_of_successive_sampling() -> None:
     for order in orders:
         expected = float(chance_of(order, masses)) * repeats
         chi_squared += (counts[order] - expected) ** 2 / expected
-    assert len(orders) == 60
-    # 59 degrees of freedom: above 128 with probability 1e-6, and the seed is fixed.
-    assert chi_squared < 128
+    assert sum(counts[order] for order in orders) == repeats
+    assert chi_squared < limit
+
+
+def rounds_of(masses: list[int], n: int, wanted: int | None = None) -> dict[Any, Fraction]:
+    """Give the chance of every order by the documented rounds, over all strings of draws."""
+    if n == 0:
+        return {(): Fraction(1)}
+    total, found = Fraction(sum(masses)), Counter[Any]()
+    wanted = n if wanted is None else wanted
+    for string in product([i for i, mass in enumerate(masses) if mass], repeat=wanted):
+        chance = Fraction(1)
+        for index in string:
+            chance *= masses[index] / total
+        new = tuple(dict.fromkeys(string))
+        rest = [0 if i in new else mass for i, mass in enumerate(masses)]
+        missing = n - len(new)
+        for order, later in rounds_of(rest, missing, min(missing, 2 * len(new))).items():
+            found[new + order] += chance * later
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("masses", "n"), [([1, 5, 2, 8], 3), ([1, 5, 2, 8], 4), ([100, 1, 1, 1], 4), ([3, 0, 7], 2)]
+)
+def test_rounds_have_the_very_law_of_successive_sampling(masses: list[int], n: int) -> None:
+    """In exact arithmetic: passing over repetitions, and ending a round, favour nobody."""
+    positive = [i for i, mass in enumerate(masses) if mass]
+    expected = {order: chance_of(order, masses) for order in permutations(positive, n)}
+    assert rounds_of(masses, n) == expected
+    assert sum(expected.values()) == 1
 
 
 def des_raj(order: tuple[int, ...], masses: list[int]) -> list[Fraction]:

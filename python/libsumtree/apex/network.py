@@ -94,6 +94,7 @@ class QFunction(Protocol):
 
 
 NetworkFactory = Callable[[NetworkSpec], QFunction]
+"""Makes a network of a shape: what `ApexOptions.network` names."""
 
 
 def find_factory(name: str) -> NetworkFactory:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint import MOST_FILES
 from .errors import OptionError
 from .network import DEFAULT_NETWORK
 
@@ -119,7 +120,8 @@ class ApexOptions:
     full_every: int | None = _option(
         None,
         "N",
-        f"of N checkpoints in a row one is full, the others hold what changed "
+        f"of N checkpoints in a row, at most {MOST_FILES}, one is full, the others hold what "
+        "changed "
         f"(default: {FULL_EVERY})",
         int,
     )
@@ -152,7 +154,7 @@ class ApexOptions:
                 raise OptionError(f"{flag(name)} is {value}: it must be above 0")
         for name, (least, most) in _RANGES.items():
             value = getattr(self, name)
-            if not least <= value <= most:
+            if value is not None and not least <= value <= most:
                 raise OptionError(f"{flag(name)} is {value}: it must be {least} to {most}")
         if not self.hidden or min(self.hidden) < 1:
             widths = ",".join(map(str, self.hidden))
@@ -219,6 +221,7 @@ _RANGES = {
     "beta": (0, 1),
     "seed": (0, 2**63 - 1),
     "status_interval": (0, math.inf),
+    "full_every": (1, MOST_FILES),
 }
 
 

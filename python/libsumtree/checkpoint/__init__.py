@@ -3,8 +3,9 @@
 The format is written down in ``docs/checkpoint-format.md``. From the bottom up: `storable` (what
 HDF5 can hold), `block` (the first bytes of a file), `files` and `lock` (files that appear whole,
 one writer), `ledger` (the epochs that were opened), `writer`, `reader`, `chain` (full and
-incremental files), `state` (what the files of a chain say of a buffer), `retention` (what is
-needed), `manifest` (the files of several shards) and `states` (what a folder holds of either).
+incremental files), `state` (what the files of a chain say of a buffer), `retention` (their names),
+`manifest` (the files of several shards) and `states` (what a folder holds of either, and what of it
+is needed).
 
 This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
 written or read.
@@ -12,15 +13,14 @@ written or read.
 
 from ..ids import MAX_EPOCH
 from .block import BLOCK_SIZE, FORMAT, Header, read_header
-from .chain import Chain, headers, read_chain
+from .chain import MOST_FILES, Chain, headers, read_chain
 from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
 from .lock import FolderLock
-from .manifest import Manifest, read_manifest, write_manifest
+from .manifest import Manifest, parse_manifest, read_manifest, write_manifest
 from .reader import Checkpoint, StoredArray, bytes_told, check, read
 from .states import (
     MANIFEST_SUFFIX,
     files_of,
-    has_shards,
     manifest_of,
     next_serial,
     numbered_states,
@@ -42,6 +42,7 @@ __all__ = [
     "LEDGER_NAME",
     "MANIFEST_SUFFIX",
     "MAX_EPOCH",
+    "MOST_FILES",
     "Attribute",
     "Chain",
     "Checkpoint",
@@ -55,7 +56,6 @@ __all__ = [
     "compression_filters",
     "escape_name",
     "files_of",
-    "has_shards",
     "headers",
     "is_storable",
     "manifest_of",
@@ -63,6 +63,7 @@ __all__ = [
     "numbered_states",
     "open_epoch",
     "open_epoch_in",
+    "parse_manifest",
     "read",
     "read_chain",
     "read_header",

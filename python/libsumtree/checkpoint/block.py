@@ -25,7 +25,9 @@ from pathlib import Path
 from ..errors import CheckpointCorruptError, CheckpointFormatError
 
 FORMAT = 1
+"""The version of checkpoint files."""
 BLOCK_SIZE = 512
+"""Bytes of the user block, with which a file begins."""
 
 _MAGIC = b"libsumtree checkpoint\n"
 _NONE = "none"

@@ -19,6 +19,9 @@ from .block import Header, read_header
 from .files import is_temporary
 from .reader import Checkpoint, read
 
+MOST_FILES = 128
+"""How many files one chain may have: all are open while it is read."""
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -74,7 +77,7 @@ def read_chain(path: str | os.PathLike[str]) -> Chain:
     CheckpointCorruptError
         Also where a file that it goes on from is missing or damaged.
     CheckpointError, CheckpointFormatError, ImportError
-        See `read`.
+        See `read`; also where a file that may be the one that it goes on from cannot be opened.
 
     Notes
     -----
@@ -89,26 +92,32 @@ def read_chain(path: str | os.PathLike[str]) -> Chain:
 
 
 def _read_parent(child: Path, digest: str) -> Checkpoint:
-    problem = f"it is not in {child.parent}, or its first bytes are damaged"
-    for path in _named(child, digest):
-        try:
-            return read(path)
-        except CheckpointCorruptError as error:
-            problem = str(error)
-    raise CheckpointCorruptError(
-        f"checkpoint {child} goes on from the one with sha256 {digest[:12]}..., which cannot be "
-        f"used: {problem}"
-    )
-
-
-def _named(child: Path, digest: str) -> Iterator[Path]:
-    for path, header in headers(child.parent):
+    closed: list[tuple[Path, OSError]] = []
+    problem = ""
+    for path, header in headers(child.parent, closed):
         if header.digest == digest:
-            yield path
+            try:
+                return read(path)
+            except CheckpointCorruptError as error:
+                problem = str(error)
+    says = f"checkpoint {child} goes on from the one with sha256 {digest[:12]}..., which"
+    if closed and not problem:
+        path, why = closed[0]
+        raise CheckpointError(f"{says} may be {path}: that cannot be opened: {why.strerror}")
+    problem = problem or f"it is not in {child.parent}, or its first bytes are damaged"
+    raise CheckpointCorruptError(f"{says} cannot be used: {problem}")
 
 
-def headers(folder: Path) -> Iterator[tuple[Path, Header]]:
+def headers(
+    folder: Path, closed: list[tuple[Path, OSError]] | None = None
+) -> Iterator[tuple[Path, Header]]:
     """Yield the files of a folder that begin as checkpoints of this format do.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+    closed : list, optional
+        Takes the files that cannot be opened, for permissions or a failing disk, and why.
 
     Raises
     ------
@@ -120,6 +129,11 @@ def headers(folder: Path) -> Iterator[tuple[Path, Header]]:
     except OSError as error:
         raise CheckpointError(f"cannot read folder {folder}: {error.strerror}") from error
     for path in paths:
-        with contextlib.suppress(OSError, CheckpointError):
+        try:
             if not is_temporary(path.name) and path.is_file():
                 yield path, read_header(path)
+        except (CheckpointError, FileNotFoundError):
+            pass
+        except OSError as error:
+            if closed is not None:
+                closed.append((path, error))

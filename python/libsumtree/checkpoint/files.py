@@ -20,21 +20,46 @@ def temporary_beside(destination: Path) -> Iterator[tuple[io.FileIO, Path]]:
     """Create a locked temporary of `destination`; on exit it is gone, unless it was renamed.
 
     Its name is ``.NAME.<pid>.<random>.tmp``, its mode 0600. The lock lasts as long as the process:
-    it tells `remove_leftovers` that the file has an owner.
+    it tells `remove_leftovers` that the file has an owner. One that another writer took for a
+    leftover, before it was locked, is made anew.
     """
-    temporary = destination.with_name(
-        f".{destination.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp"
-    )
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    with io.FileIO(os.open(temporary, flags, 0o600), "w+") as file:
-        try:
-            with contextlib.suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield file, temporary
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()
-            raise
+    while True:
+        temporary = destination.with_name(
+            f".{destination.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp"
+        )
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with io.FileIO(os.open(temporary, flags, 0o600), "w+") as file:
+            try:
+                if _own(file, temporary):
+                    yield file, temporary
+                    return
+                temporary.unlink(missing_ok=True)
+            except BaseException:
+                with contextlib.suppress(FileNotFoundError):
+                    temporary.unlink()
+                raise
+
+
+def _own(file: io.FileIO, path: Path) -> bool:
+    """Lock a new file; tell whether it is still there, and nobody else has locked it.
+
+    Where there are no locks, nobody removes a leftover either.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return is_file_at(file.fileno(), path)
+
+
+def is_file_at(descriptor: int, path: Path) -> bool:
+    """Tell whether a path names the very file that is open."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def is_temporary(name: str) -> bool:

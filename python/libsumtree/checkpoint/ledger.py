@@ -14,6 +14,7 @@ from .files import publish, remove_leftovers, temporary_beside, write_all
 from .lock import locked, reason
 
 LEDGER_NAME = "libsumtree.epoch"
+"""The file of a folder that holds the highest epoch opened there."""
 
 
 def open_epoch(path: str | os.PathLike[str], saved_epoch: int) -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..errors import CheckpointError
+from .files import is_file_at
 
 LOCK_NAME = ".libsumtree.lock"
 SWITCH = "HDF5_USE_FILE_LOCKING"
@@ -52,33 +53,56 @@ class FolderLock:
 
     Raises
     ------
-    CheckpointError
-        Another process has it, which the message names; or the file system has no locks.
-    OSError
-        The lock file cannot be made.
+    CheckpointError, OSError
+        See `renew`.
     """
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._descriptor: int | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the lock, if it is not held: the folder may have been removed and made again.
+
+        Raises
+        ------
+        CheckpointError
+            Another process has it, which the message names; or the file system has no locks.
+        OSError
+            The lock file cannot be made.
+        """
         if locking() == "FALSE":
             return
-        self._descriptor = descriptor = _open_lock(folder / LOCK_NAME)
+        while self._descriptor is None or not is_file_at(self._descriptor, self._path):
+            self.close()
+            if not self._take():
+                return
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / LOCK_NAME
+
+    def _take(self) -> bool:
+        """Lock the file that is there now; return False where there are no locks, and need not."""
+        self._descriptor = descriptor = _open_lock(self._path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, _HOLDER_BYTES, 0).decode("utf-8", "replace").strip()
             self.close()
             raise CheckpointError(
-                f"checkpoint folder {folder} is being written to by another process "
+                f"checkpoint folder {self._folder} is being written to by another process "
                 f"({holder or 'unknown'}); give each job a folder of its own"
             ) from None
         except OSError as error:
             self.close()
             if error.errno in _NO_LOCKS and locking() == "BEST_EFFORT":
-                return
-            raise CheckpointError(f"cannot lock folder {folder}: {reason(error)}") from error
+                return False
+            raise CheckpointError(f"cannot lock folder {self._folder}: {reason(error)}") from error
         _note_holder(descriptor)
         _held.add(self)
+        return True
 
     def close(self) -> None:
         """Let another process have it. Twice is no harm."""

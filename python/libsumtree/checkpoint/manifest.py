@@ -86,13 +86,13 @@ def write_manifest(
     return Manifest(destination, tuple(map(Path, files)), tuple(digests))
 
 
-def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-    """Return the files of a state, having compared their first bytes with what is written.
+def parse_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Return what a manifest says; its files are not looked at.
 
     Raises
     ------
     CheckpointCorruptError
-        It is no manifest, was altered, or a file is missing or another one.
+        It is no manifest, or was altered.
     CheckpointFormatError
         It has a newer format.
     CheckpointError
@@ -101,7 +101,22 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     where = Path(path)
     entries = _parse(where, _read_text(where))
     files = tuple(where.parent / name for _, name in entries)
-    for file, (digest, _) in zip(files, entries, strict=True):
+    return Manifest(where, files, tuple(digest for digest, _ in entries))
+
+
+def read_manifest(path: str | os.PathLike[str]) -> Manifest:
+    """Return the files of a state, having compared their first bytes with what is written.
+
+    Raises
+    ------
+    CheckpointCorruptError
+        Also where a file is missing, or another one.
+    CheckpointFormatError, CheckpointError
+        See `parse_manifest`.
+    """
+    manifest = parse_manifest(path)
+    where = manifest.path
+    for file, digest in zip(manifest.files, manifest.digests, strict=True):
         try:
             found = read_header(file).digest
         except (OSError, CheckpointError) as error:
@@ -111,7 +126,7 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
                 f"manifest {where} names {file} with sha256 {digest[:12]}..., but the one there "
                 f"has {found[:12]}...: it is of another moment"
             )
-    return Manifest(where, files, tuple(digest for digest, _ in entries))
+    return manifest
 
 
 def _relative(file: Path, folder: Path) -> str:

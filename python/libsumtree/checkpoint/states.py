@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import CheckpointError
-from .block import Header, read_header
+from .block import Header
+from .chain import headers
 from .manifest import read_manifest
 from .retention import numbered_files
 
 _MANIFEST = re.compile(r"replay-(\d{12,})\.manifest")
 _SHARD = re.compile(r"shard-\d{4,}")
 MANIFEST_SUFFIX = ".manifest"
+"""How the names of manifests end."""
 
 
 def manifest_of(folder: Path, serial: int) -> Path:
@@ -43,13 +45,6 @@ def numbered_states(folder: Path) -> list[tuple[int, Path]]:
     found = ((_MANIFEST.fullmatch(path.name), path) for path in folder.iterdir())
     manifests = [(int(m[1]), path) for m, path in found if m and path.is_file()]
     return sorted(numbered_files(folder) + manifests, reverse=True)
-
-
-def has_shards(folder: Path) -> bool:
-    """Whether several shards have written to a folder."""
-    return any(
-        _MANIFEST.fullmatch(path.name) or _SHARD.fullmatch(path.name) for path in folder.iterdir()
-    )
 
 
 def next_serial(folder: Path) -> int:
@@ -78,18 +73,19 @@ def _places(folder: Path) -> list[Path]:
 
 @dataclass(slots=True)
 class _Known:
-    """The files of one folder."""
+    """The files of one folder that are whole, as far as first bytes and lengths tell."""
 
     headers: dict[Path, Header] = field(default_factory=dict)
     by_digest: dict[str, Path] = field(default_factory=dict)
 
     def chain_of(self, path: Path) -> list[Path]:
-        """Return a file and those that it goes on from, as far as they are there."""
+        """Return a file and those that it goes on from; KeyError if one of them is not there."""
         chain = [path]
-        while (parent := self.by_digest.get(self.headers[chain[-1]].parent or "")) is not None:
-            if parent in chain:
-                break  # no writer makes a ring: these first bytes are made up
-            chain.append(parent)
+        while (parent := self.headers[chain[-1]].parent) is not None:
+            found = self.by_digest[parent]
+            if found in chain:
+                raise KeyError(found)  # no writer makes a ring: these first bytes are made up
+            chain.append(found)
         return chain
 
 
@@ -108,19 +104,20 @@ def removable(folder: Path, keep: int, oldest: int = 0) -> list[Path]:
     """Return what is neither one of the newest `keep` states nor needed for them, manifests first.
 
     If `keep` is above 1 and all of these go on from one full file of some shard, the newest state
-    that needs none of such files is kept, too, as ``retention.removable`` does for one shard.
+    that needs none of such files is kept, too: no single damaged file makes all of them useless.
 
     Parameters
     ----------
     folder : pathlib.Path
     keep : int
-        At least 1. States that are not whole, as far as first bytes tell, do not count.
+        At least 1. States that are not whole, as far as first bytes and lengths of all their files
+        tell, do not count.
     oldest : int
         What has lower serials is left alone.
 
     Raises
     ------
-    OSError
+    OSError, CheckpointError
         A folder cannot be read.
     """
     known = {place: _known(place) for place in _places(folder)}
@@ -143,10 +140,11 @@ def removable(folder: Path, keep: int, oldest: int = 0) -> list[Path]:
 
 def _known(place: Path) -> _Known:
     known = _Known()
-    for _, path in numbered_files(place):
-        with contextlib.suppress(OSError, CheckpointError):
-            header = known.headers[path] = read_header(path)
-            known.by_digest[header.digest] = path
+    for path, header in headers(place):
+        with contextlib.suppress(OSError):
+            if path.stat().st_size == header.length:
+                known.headers[path] = header
+                known.by_digest[header.digest] = path
     return known
 
 

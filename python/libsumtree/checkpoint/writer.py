@@ -28,6 +28,7 @@ from .files import publish, read_all, remove_leftovers, temporary_beside, write_
 from .storable import Array, is_storable
 
 Attribute: TypeAlias = bool | int | float | str | Array
+"""What an attribute of a checkpoint can be."""
 
 FORMAT_ATTRIBUTE, PARENT_ATTRIBUTE = "format", "parent"
 BLOCK_BYTES = 4 << 20
@@ -89,7 +90,7 @@ def write(
     Parameters
     ----------
     path : path_like
-        An existing file is replaced. One process at a time writes to one path.
+        An existing file is replaced; of several writers at once, the last one wins.
     attributes : mapping of str to bool, int, float, str or numeric numpy.ndarray
         Stored as attributes of the root group. The names ``format`` and ``parent`` are the file's
         own.
@@ -197,6 +198,10 @@ def _checked_destination(destination: Path) -> Path:
     if destination.is_dir():
         raise CheckpointError(
             f"cannot write checkpoint {destination}: it is a folder; add a file name"
+        )
+    if destination.exists() and not destination.is_file():
+        raise CheckpointError(
+            f"cannot write checkpoint {destination}: it is neither a file nor free"
         )
     if not destination.parent.is_dir():
         raise CheckpointError(

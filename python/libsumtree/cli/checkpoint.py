@@ -81,7 +81,8 @@ def _add_list(actions: Any) -> None:
         actions,
         "list",
         _list,
-        "list the checkpoints of a folder by their first bytes; what they hold is not read",
+        "list the checkpoints and manifests of a folder by their first bytes; what they hold is "
+        "not read",
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     _add_json(parser)
@@ -105,6 +106,8 @@ def _list(args: argparse.Namespace) -> int:
 def _kind(file: Listed) -> str:
     if file.problem:
         return f"DAMAGED: {file.problem}"
+    if file.shards is not None:
+        return f"manifest of {file.shards} shards, all there; {file.files} files in all"
     if file.parent is None:
         return "full"
     return f"incremental, goes on from {file.parent}; {file.files} files in all"
@@ -117,6 +120,7 @@ def _listed_facts(file: Listed) -> dict[str, Any]:
         "modified": file.modified,
         "parent": file.parent,
         "files": file.files,
+        "shards": file.shards,
         "problem": file.problem or None,
     }
 
@@ -167,17 +171,30 @@ def _opened(path: Path) -> Iterator[Contents]:
             shown.say(f"reading {path.name}")
             with checkpoint.bytes_told(shown.advance):
                 file = newest_whole(path) if path.is_dir() else path
+                _refuse_manifest(file)
                 chain = stack.enter_context(checkpoint.read_chain(file))
         yield contents_of(chain)
 
 
+def _refuse_manifest(path: Path) -> None:
+    """Raise if a file is a manifest: its parts are looked at one by one."""
+    from ..checkpoint import MANIFEST_SUFFIX, files_of
+
+    if path.suffix == MANIFEST_SUFFIX:
+        files = files_of(path)
+        raise CheckpointError(
+            f"{path} is a manifest of {len(files)} shards: give the file of one, such as {files[0]}"
+        )
+
+
 def _bytes_of(paths: list[Path]) -> int | None:
     """Return how many bytes there are to be checked; None where that cannot be known before."""
+    from ..checkpoint import MANIFEST_SUFFIX
     from ..inspection import list_folder
 
     total = 0
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() or path.suffix == MANIFEST_SUFFIX:
             return None
         with contextlib.suppress(CheckpointError):
             known = {file.path.name: file for file in list_folder(path.parent)}
@@ -247,8 +264,8 @@ def _add_verify(actions: Any) -> None:
         actions,
         "verify",
         _verify,
-        "check every byte of checkpoints and of the files that they go on from; status 2 if one "
-        "is damaged",
+        "check every byte of checkpoints, of the files that they go on from, and of those that "
+        "manifests name; status 2 if one is damaged",
     )
     parser.add_argument(
         "paths", type=Path, nargs="+", metavar="PATH", help="a file, or a folder for all of its"
@@ -345,8 +362,9 @@ def _add_prune(actions: Any) -> None:
         actions,
         "prune",
         _prune,
-        "remove the files replay-<serial>.h5 of a folder that are neither among the newest K "
-        "states nor needed for them; refused while a replay rank writes there",
+        "remove the files replay-<serial>.h5 and manifests of a folder, and the files of its "
+        "shards, that are neither among the newest K states nor needed for them; refused while a "
+        "replay rank writes there",
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--keep", type=int, required=True, metavar="K", help="states to keep")
@@ -356,7 +374,6 @@ def _add_prune(actions: Any) -> None:
 
 def _prune(args: argparse.Namespace) -> int:
     from .. import checkpoint
-    from ..checkpoint import retention
     from ..inspection import check_state
 
     if args.keep < 1:
@@ -365,18 +382,19 @@ def _prune(args: argparse.Namespace) -> int:
         raise CheckpointError(f"folder {args.folder} does not exist")
     lock = checkpoint.FolderLock(args.folder)
     try:
-        old = retention.removable(args.folder, args.keep)
+        old = checkpoint.removable(args.folder, args.keep)
         if old:
-            check_state(retention.numbered_files(args.folder)[0][1])
+            check_state(checkpoint.numbered_states(args.folder)[0][1])
         for path in old if not args.dry_run else []:
             path.unlink()
     finally:
         lock.close()
+    names = [str(path.relative_to(args.folder)) for path in old]
     if args.json:
-        _print_json([path.name for path in old])
+        _print_json(names)
         return 0
-    for path in old:
-        print(f"{'would remove' if args.dry_run else 'removed'} {path.name}")
+    for name in names:
+        print(f"{'would remove' if args.dry_run else 'removed'} {name}")
     return 0
 
 
@@ -423,9 +441,14 @@ def _export(args: argparse.Namespace) -> int:
     save = np.savez_compressed if args.compress else np.savez
     output = Path(os.path.abspath(args.output))  # noqa: PTH100 - links are to stay
     _spare_checkpoint(output)
-    with temporary_beside(output) as (file, temporary):
-        save(file, **arrays)
-        publish(file, temporary, output)
+    if output.exists() and not output.is_file():
+        raise CheckpointError(f"cannot write {output}: it is neither a file nor free")
+    try:
+        with temporary_beside(output) as (file, temporary):
+            save(file, **arrays)
+            publish(file, temporary, output)
+    except OSError as error:
+        raise CheckpointError(f"cannot write {output}: {error.strerror or error}") from error
     if args.json:
         _print_json({"transitions": size, "output": str(args.output), "arrays": sorted(arrays)})
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import time
@@ -30,6 +31,17 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         options.setdefault("formatter_class", Formatter)
         super().__init__(*args, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what a command does not know in the command's own name, with what is like it."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            like = difflib.get_close_matches(
+                unknown[0].partition("=")[0], self._option_string_actions
+            )
+            hint = f", perhaps {like[0]} was meant" if like else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise."""

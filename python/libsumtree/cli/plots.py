@@ -58,6 +58,11 @@ def save_figure(path: Path, figure: Any) -> None:
 
 
 def save_metrics(path: Path, name: str, lines: Sequence[Line]) -> None:
+    """Write the picture of `draw_metrics`, whole or not at all."""
+    save_figure(path, draw_metrics(name, lines))
+
+
+def draw_metrics(name: str, lines: Sequence[Line]) -> Any:
     """Draw rates, size, latencies and memory of the lines of a metrics file against the time."""
     figure = new_figure(8.0, 11.0)
     figure.suptitle(f"{name}: {_spoken(lines)}", fontsize="medium")
@@ -80,7 +85,7 @@ def save_metrics(path: Path, name: str, lines: Sequence[Line]) -> None:
     memory.set_xlabel(f"time since the first line ({unit})")
     for axes in (added, sampled, size, latency, memory):
         _finish(axes)
-    save_figure(path, figure)
+    return figure
 
 
 def _spoken(lines: Sequence[Line]) -> str:
@@ -112,8 +117,11 @@ def _curve(
 def _finish(axes: Any) -> None:
     axes.grid(color="0.88", linewidth=0.6)
     axes.set_axisbelow(True)
+    axes.set_xlim(left=0)
     if axes.get_yscale() == "linear":
-        axes.set_ylim(bottom=0)
+        highest = axes.dataLim.ymax  # infinite without any point
+        axes.set_ylim(0, 1.08 * highest if 0 < highest < math.inf else 1)
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def save_histogram(

@@ -90,15 +90,15 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
         "--full-every",
         type=int,
         metavar="N",
-        help="of N checkpoints in a row one is full, the others hold what changed; 1: every file "
-        "stands alone (default: 8)",
+        help="of N checkpoints in a row, at most 128, one is full, the others hold what changed; "
+        "1: every file stands alone (default: 8)",
     )
     add("--compression", metavar="NAME", help="lzf, gzip or zstd (default: none)")
     add(
         "--resume",
         metavar="auto|never|FILE",
         help="go on from the newest valid checkpoint of the folder, start empty, or go on from "
-        "this file (default: auto)",
+        "this file; the last two leave alone what is in the folder (default: auto)",
     )
 
 
@@ -121,6 +121,12 @@ def _add_pacing(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         help="how far samples and inserts may be apart (default: as far as batches need)",
+    )
+    add(
+        "--learner-share",
+        type=float,
+        metavar="X",
+        help="how much of its time learners may take while actors lack credits (default: 0.2)",
     )
     add(
         "--idle-sleep",

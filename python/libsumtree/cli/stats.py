@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..apex.errors import require
-from ..metrics import MetricsReader, read_metrics, summarize
+from ..metrics import MetricsReader, read_metrics, summarize, summarize_together
 from ..metrics.summary import last_run
 from .complaints import UsageError
 from .metrics_text import one_line, summary_lines
@@ -26,6 +26,7 @@ _POLL_SECONDS = 0.25
 _DESCRIPTION = """\
 Sum up a metrics file, as `libsumtree replay --metrics FILE` and `libsumtree apex --metrics FILE`
 write one: rates, queues, latencies, counts, memory. The last service that wrote to it counts.
+Of several files, those of the shards of one service, all is added up.
 """
 
 
@@ -37,7 +38,9 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", type=Path, metavar="FILE", help="a metrics file")
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="a metrics file, or one of each shard"
+    )
     parser.add_argument(
         "--follow",
         action="store_true",
@@ -65,23 +68,26 @@ def main(args: argparse.Namespace) -> int:
         raise UsageError(
             "--follow and --output exclude each other: plot once the service has ended"
         )
+    if len(args.files) > 1 and (args.follow or args.output is not None):
+        raise UsageError("--follow and --output are for one file")
     if args.follow:
         return _follow(args)
     if args.output is not None:
         require("matplotlib", "cli")
-    lines, torn = read_metrics(args.file)
-    summary = summarize(lines, torn)
+    found = [read_metrics(file) for file in args.files]
+    files, torn = [lines for lines, _ in found], sum(torn for _, torn in found)
+    summary = summarize(files[0], torn) if len(files) == 1 else summarize_together(files, torn)
     if args.output is not None:
-        save_metrics(args.output, args.file.name, lines)
+        save_metrics(args.output, args.files[0].name, files[0])
     if args.json:
         print(json.dumps(summary.as_json(), indent=1))
     else:
-        print(*summary_lines(args.file.name, summary), sep="\n")
+        print(*summary_lines(" + ".join(file.name for file in args.files), summary), sep="\n")
     return 0
 
 
 def _follow(args: argparse.Namespace) -> int:
-    reader = MetricsReader(args.file)
+    reader = MetricsReader(args.files[0])
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # to end by Ctrl-C
     try:
         if args.json:

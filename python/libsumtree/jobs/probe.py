@@ -1,4 +1,4 @@
-"""One rank of `libsumtree jobs check`: looks around, and says in one line what it sees."""
+"""One rank of ``libsumtree jobs check``: looks around, and says in one line what it sees."""
 
 from __future__ import annotations
 

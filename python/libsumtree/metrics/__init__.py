@@ -8,6 +8,7 @@ from .lines import SCHEMA, decode_line, encode_line, shard_path
 from .reader import MetricsReader, read_metrics
 from .sink import MetricsSink
 from .summary import Summary, summarize
+from .together import summarize_together
 
 __all__ = [
     "SCHEMA",
@@ -20,4 +21,5 @@ __all__ = [
     "read_metrics",
     "shard_path",
     "summarize",
+    "summarize_together",
 ]

@@ -16,6 +16,7 @@ from ..errors import MetricsError
 from .histogram import Histogram
 
 SCHEMA = 1
+"""The version of the fields of a line."""
 EVENTS = ("start", "interval", "end")
 """A service writes one line ``start``, then one ``interval`` after another, and one ``end``."""
 LATENCIES = ("add", "sample", "update")

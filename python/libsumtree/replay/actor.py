@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any
@@ -16,14 +17,14 @@ from ..frames import check_runs, layout_of
 from ..tree import check_priorities
 from .channel import MPI, Outgoing
 from .client import IDLE_SLEEP, ReplayClient, refuse_longer
-from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message
+from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message, encode_add, plain_ack
 from .receiving import Receive
 
 _PUSH_SECONDS = 0.005
 
 
-class _Slot:
-    """Memory for one large batch on its way, written to again only once it is answered and sent."""
+class Slot:
+    """Memory for one large batch on its way, written to again only once MPI has let go of it."""
 
     __slots__ = ("outgoing", "rows")
 
@@ -32,9 +33,11 @@ class _Slot:
         self.outgoing: Outgoing | None = None
 
     def free(self) -> bool:
+        """Whether it may be written to."""
         return self.outgoing is None or self.outgoing.done()
 
     def load(self, transitions: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+        """Copy a batch; return its bytes."""
         if len(self.rows) < len(transitions):
             self.rows = np.empty(len(transitions), self.rows.dtype)
         part = self.rows[: len(transitions)]
@@ -67,12 +70,14 @@ class ActorClient(ReplayClient):
         idle_sleep: float = IDLE_SLEEP,
         receive: Receive = "matched",
     ) -> None:
-        # Transitions, and the memory of large ones, by sequence, in order.
-        self._inflight: dict[int, tuple[int, _Slot | None]] = {}
-        self._slots: deque[_Slot] = deque()
+        self._inflight: dict[int, int] = {}
+        """Transitions of each batch without an answer, by sequence, in order."""
+        self._slots: deque[Slot] = deque()
+        self._left = -math.inf
         super().__init__(comm, dtype, replay_rank, timeout, idle_sleep, receive)
+        self._itemsize = self.dtype.itemsize
         self._layout = layout_of(self.dtype)
-        self._slots.extend(_Slot(self.dtype) for _ in range(self._agreed.actor_credits))
+        self._slots.extend(Slot(self.dtype) for _ in range(self._agreed.actor_credits))
 
     @property
     def unacknowledged(self) -> int:
@@ -128,6 +133,9 @@ class ActorClient(ReplayClient):
         ready = self._has_credit if inline else self._has_slot
         if not ready():
             self._wait(ready, "credit for another batch", timeout, stop=True)
+        if inline and values is not None:
+            self._send_plain(np.ascontiguousarray(rows), values)
+            return
         message = Message(
             Kind.ADD,
             sequence=self._next_sequence(),
@@ -141,23 +149,37 @@ class ActorClient(ReplayClient):
         if inline:
             message.flags |= Flag.INLINE
             self._send(message, *body, np.ascontiguousarray(rows).view(np.uint8))
-            self._inflight[message.sequence] = len(rows), None
         else:
             borrow = not copy and rows.flags.c_contiguous
-            slot = self._send_large(message, body, rows, borrow)
-            self._inflight[message.sequence] = len(rows), slot
+            self._send_large(message, body, rows, borrow)
+        self._inflight[message.sequence] = len(rows)
+
+    def _send_plain(self, rows: npt.NDArray[Any], values: npt.NDArray[np.float64]) -> None:
+        sequence, count = self._next_sequence(), len(rows)
+        data = encode_add(sequence, count, self._itemsize, values, rows.view(np.uint8))
+        self._begin(Kind.ADD, sequence)
+        self._channel.send_encoded(self._server, data)
+        self._inflight[sequence] = count
 
     def _send_large(
         self, message: Message, body: Any, rows: npt.NDArray[Any], borrow: bool
-    ) -> _Slot:
-        slot = self._slots.popleft()
+    ) -> None:
+        """Send a batch by the first slot, which `_has_slot` has found to be free."""
+        begun = time.monotonic()
+        slot = self._slots[0]
+        self._slots.rotate(-1)
         payload = rows.view(np.uint8) if borrow else slot.load(rows)
         slot.outgoing = self._send(message, *body, payload=payload)
-        self._push(slot)
-        return slot
+        if begun - self._left > _PUSH_SECONDS:
+            self._push(slot)
+        self._left = time.monotonic()
 
-    def _push(self, slot: _Slot) -> None:
-        """Stay with MPI for a moment: a large message moves only while its sender is there."""
+    def _push(self, slot: Slot) -> None:
+        """Stay with MPI for a moment: a large message moves only while its sender is there.
+
+        That is for an actor that takes its time; one that comes back at once helps it along then,
+        and makes the next batch ready while this one is under way.
+        """
         deadline = time.monotonic() + _PUSH_SECONDS
         while not slot.free() and time.monotonic() < deadline:
             time.sleep(0)
@@ -180,17 +202,26 @@ class ActorClient(ReplayClient):
             super()._handle(message, payload)
             return
         if message.code is Code.OK:
-            for sequence in [each for each in self._inflight if each <= message.sequence]:
-                self._release(sequence)
+            self._acknowledged(message.sequence, message.value, message.real)
         elif message.sequence in self._inflight:
             self._release(message.sequence)
             self._note_problem(message)
 
+    def _take_plain(self, data: Bytes) -> bool:
+        fields = plain_ack(data)
+        if fields is None:
+            return False
+        self._acknowledged(*fields)
+        return True
+
+    def _acknowledged(self, sequence: int, inserted: int, largest: float) -> None:
+        """Take note of an ACK for every batch up to this sequence, of what is held and its mass."""
+        for each in [each for each in self._inflight if each <= sequence]:
+            self._release(each)
+
     def _release(self, sequence: int) -> None:
         self._answered(sequence)
-        _, slot = self._inflight.pop(sequence)
-        if slot is not None:
-            self._slots.append(slot)
+        del self._inflight[sequence]
 
     def _rows(self, transitions: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not isinstance(transitions, np.ndarray) or (

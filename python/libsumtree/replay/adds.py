@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable
 
@@ -11,7 +12,17 @@ from ..arguments import Doubles
 from ..errors import PriorityError
 from ..tree import MAX_MASS
 from .intake import Announced, PayloadIntake, Purpose
-from .messages import Code, Flag, Kind, Message, Wait
+from .messages import (
+    HEADER_SIZE,
+    Bytes,
+    Code,
+    Flag,
+    Kind,
+    Message,
+    Wait,
+    encode_ack,
+    plain_add,
+)
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 
 _DOUBLE = np.dtype("<f8")
@@ -29,6 +40,47 @@ class Adds:
         self._intake = intake
         self._held: deque[tuple[Peer, int, int]] = deque()
 
+    def take(self, data: Bytes, source: int) -> bool:
+        """Add the batch of a control message as it came, if it is as nearly all of them are.
+
+        That is: a small ADD with its priorities and transitions in it, from an actor that has a
+        credit and no other payload under way, all of it as `handle` would have it.
+
+        Returns
+        -------
+        bool
+            False if the message is to be read, and handled or refused, one step after the other;
+            nothing has changed then.
+        """
+        fields = plain_add(data)
+        peer = self._peers.members.get(source)
+        if fields is None or peer is None or not self._may_take(peer):
+            return False
+        sequence, count, itemsize = fields
+        peers = self._peers
+        ring = peers.ring()
+        if itemsize != ring.dtype.itemsize or count > peers.most_rows():
+            return False
+        if not ring.append_packed(data, HEADER_SIZE, count):
+            return False
+        now = peers.counters.received_add(source, sequence, len(data))
+        self._use_credit(peer, now)
+        self._added(peer, sequence, count)
+        return True
+
+    def _use_credit(self, peer: Peer, now: int) -> None:
+        peer.unacked += 1
+        self._peers.share.came(now, peer.unacked >= self._peers.config.actor_credits)
+
+    def _may_take(self, peer: Peer) -> bool:
+        return (
+            peer.role == Flag.ACTOR
+            and peer.leaving is None
+            and not peer.broken
+            and peer.unacked < self._peers.config.actor_credits
+            and self._intake.is_free(peer.rank)
+        )
+
     def handle(self, message: Message, peer: Peer) -> None:
         """Check header and priorities; then expect the payload.
 
@@ -40,7 +92,7 @@ class Adds:
         check_role(message, peer, Flag.ACTOR)
         self._check(message, peer)
         masses = self._masses(message)
-        peer.unacked += 1
+        self._use_credit(peer, time.perf_counter_ns())
         inline = message.inline() if message.flags & Flag.INLINE else None
         payload, count = message.payload, message.count
         elsewhere = 0.0 if masses is not None else message.real
@@ -86,11 +138,15 @@ class Adds:
             refused = Message(Kind.ADD, sequence=announced.sequence, source=peer.rank)
             peers.reject(refused, Code.PAYLOAD, failure)
             return
-        peers.added[peer.rank] += announced.count
+        self._added(peer, announced.sequence, announced.count)
+
+    def _added(self, peer: Peer, sequence: int, count: int) -> None:
+        peers = self._peers
+        peers.added[peer.rank] += count
         peers.counters.batches += 1
-        peers.counters.added += announced.count
-        peers.limiter.inserted(announced.count)
-        self._held.append((peer, announced.sequence, announced.count))
+        peers.counters.added += count
+        peers.limiter.inserted(count)
+        self._held.append((peer, sequence, count))
 
     def release(self) -> bool:
         """Acknowledge what the rate limiter lets pass; everything once the service is ending."""
@@ -125,17 +181,13 @@ class Adds:
     def _acknowledge(self, held: Iterable[tuple[Peer, int, int]]) -> None:
         """Send each client one ACK for all its batches."""
         peers = self._peers
-        acks: dict[Peer, Message] = {}
+        last: dict[Peer, tuple[int, int]] = {}
         for peer, sequence, count in held:
             peer.unacked -= 1
-            ack = acks.get(peer)
-            if ack is None:
-                acks[peer] = Message(Kind.ACK, sequence=sequence, count=count)
-                continue
-            peers.counters.answered(peer.rank, ack.sequence)
-            ack.sequence = sequence
-            ack.count += count
+            peers.counters.answered(peer.rank, sequence)
+            last[peer] = sequence, count + (last[peer][1] if peer in last else 0)
         ring = peers.ring()
-        for peer, ack in acks.items():
-            ack.value, ack.real = ring.inserted, ring.tree.max
-            peers.send(peer, ack)
+        value, real = ring.inserted, ring.tree.max
+        for peer, (sequence, count) in last.items():
+            if peers.has(peer):
+                peers.channel.send_encoded(peer.rank, encode_ack(sequence, count, value, real))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ProtocolError
 from .messages import CONTROL_TAG, PAYLOAD_TAG, Bytes, Kind, Message, control_limit, decode
 from .mpi import MPI
-from .receiving import Incoming, Malformed, Probe, Receive, make_receiver
+from .receiving import Incoming, Malformed, Probe, Receive, Received, leave, make_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,11 @@ class Outgoing:
         self._payload: MPI.Request | None = None
         self._buffers = data, payload
         self._place = place
+
+    def __del__(self) -> None:
+        """Leave to the process what MPI still reads, when a client is given up."""
+        leave(self._control, self._buffers)
+        leave(self._payload, self._buffers)
 
     def advance(self) -> bool:
         """Send the payload once MPI has let go of the control message; return whether it has."""
@@ -156,9 +161,17 @@ class Channel:
 
         The body of an ADD is borrowed until the next call; of any other message it is its own.
         """
-        received = self._receiver.next()
+        received = self.next()
         if received is None or isinstance(received, Malformed):
             return received
+        return self.read(received)
+
+    def next(self) -> Received | Malformed | None:
+        """Return the next control message as it came, for `read`; None if there is none."""
+        return self._receiver.next()
+
+    def read(self, received: Received) -> Message | Malformed:
+        """Read what `next` returned; see `receive`."""
         data, source, borrowed = received
         if len(data) > self._limit:
             reason = f"a control message of {len(data)} bytes: at most {self._limit}"

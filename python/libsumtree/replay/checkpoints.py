@@ -99,7 +99,6 @@ class CheckpointFolder:
         self._compression = compression
         self._oldest = 0
         self._base: tuple[Path, Base] | None = None
-        self._links = 0
         try:
             import h5py  # noqa: F401 - now, not while serving
         except ImportError:
@@ -117,6 +116,16 @@ class CheckpointFolder:
     def close(self) -> None:
         """Let another replay rank write to the folder."""
         self._lock.close()
+
+    def renew_lock(self) -> None:
+        """Stay the one writer even if the folder was removed and made again.
+
+        Raises
+        ------
+        CheckpointError, OSError
+            See ``FolderLock.renew``.
+        """
+        self._lock.renew()
 
     def files(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file, the newest first."""
@@ -167,9 +176,10 @@ class CheckpointFolder:
         Raises
         ------
         CheckpointError
-            If the folder cannot be read.
+            If the folder cannot be read, or was made again and has another writer now.
         """
         try:
+            self.renew_lock()
             path = retention.path_of(self.folder, self._next_serial())
         except OSError as error:
             raise CheckpointError(
@@ -197,7 +207,6 @@ class CheckpointFolder:
         assert saving.base is not None
         if self._full_every > 1:
             self._base = saving.path, saving.base
-            self._links = self._links + 1 if saving.incremental else 1
         return saving.path
 
     def publish(self, buffer: PrioritizedReplayBuffer, progress: Progress) -> Path:
@@ -206,19 +215,19 @@ class CheckpointFolder:
 
     def _usable_base(self) -> Base | None:
         """Return what an incremental checkpoint may go on from: the last, if it is still there."""
-        if self._base is None or self._links >= self._full_every:
+        if self._base is None:
             return None
         path, base = self._base
+        if base.files >= self._full_every:
+            return None
         with contextlib.suppress(OSError, CheckpointError):
             if checkpoint.read_header(path).digest == base.digest:
                 return base
         return None
 
     def _remove_old(self) -> None:
-        with contextlib.suppress(OSError):
-            shared = checkpoint.has_shards(self.folder)
-            removable = checkpoint.removable if shared else retention.removable
-            for old in removable(self.folder, self._keep, self._oldest):
+        with contextlib.suppress(OSError, CheckpointError):
+            for old in checkpoint.removable(self.folder, self._keep, self._oldest):
                 with contextlib.suppress(OSError):  # the others can go all the same
                     old.unlink()
 

@@ -28,7 +28,7 @@ from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
 from .channel import MPI, Backoff, Channel, Incoming, Malformed, Outgoing
 from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
-from .receiving import Receive, check_receive
+from .receiving import Receive, Received, check_receive
 from .streams import ALONE
 from .terms import Terms
 
@@ -196,12 +196,16 @@ class ReplayClient:
         raise ProtocolError(f"the replay rank sent {message.kind.name}, which nothing asked for")
 
     def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Outgoing | None:
+        self._begin(message.kind, message.sequence)
+        return self._channel.send(self._server, message, *body, payload=payload)
+
+    def _begin(self, kind: Kind, sequence: int) -> None:
+        """Begin the time of a request that is timed."""
         if self._gone:
             raise ReplayError("this client is closed")
-        name = _TIMED.get(message.kind)
+        name = _TIMED.get(kind)
         if name is not None:
-            self._sent[message.sequence] = name, time.perf_counter_ns()
-        return self._channel.send(self._server, message, *body, payload=payload)
+            self._sent[sequence] = name, time.perf_counter_ns()
 
     def _next_sequence(self) -> int:
         self._sequence += 1
@@ -224,18 +228,27 @@ class ReplayClient:
                 message, self._arrival = self._arrival.message, None
                 self._take(message, payload)
                 busy = True
-            received = self._channel.receive()
+            received = self._channel.next()
             if received is None:
                 break
             busy = True
-            if isinstance(received, Malformed):
-                raise ProtocolError(f"from the replay rank: {received.reason}")
-            if received.announced:
-                self._arrival = _Arrival(received)
-            else:
-                self._take(received, _NOTHING)
+            if isinstance(received, Malformed) or not self._take_plain(received[0]):
+                self._read(received)
         self._channel.reap()
         return busy
+
+    def _take_plain(self, data: Bytes) -> bool:
+        """Take an answer as it came, if it is one of the usual; False if it is to be read first."""
+        return False
+
+    def _read(self, received: Received | Malformed) -> None:
+        message = received if isinstance(received, Malformed) else self._channel.read(received)
+        if isinstance(message, Malformed):
+            raise ProtocolError(f"from the replay rank: {message.reason}")
+        if message.announced:
+            self._arrival = _Arrival(message)
+        else:
+            self._take(message, _NOTHING)
 
     def _wait(
         self,

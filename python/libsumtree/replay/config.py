@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..annealing import BetaSchedule
-from ..arguments import as_integer
-from ..checkpoint import compression_filters
+from ..arguments import as_integer, as_real
+from ..checkpoint import MOST_FILES, compression_filters
 from ..errors import ArgumentError, ArgumentTypeError
 from ..metrics import shard_path
 from ..records import check_record_dtype
-from .limiter import check_pacing
+from .limiter import RateLimit, check_pacing
 from .messages import MESSAGE_LIMIT
 from .receiving import Receive, check_receive
 
@@ -44,19 +44,24 @@ class ReplayConfig:
         States to keep in the folder: that many files, and those that they go on from. Where these
         all hang on one full file, the newest state that does not is kept, too.
     full_every : int
-        Of so many checkpoints in a row, the first is full; the others hold what has changed. 1:
-        every file stands alone.
+        Of so many checkpoints in a row, 1 .. 128, the first is full; the others hold what has
+        changed. 1: every file stands alone.
     compression : {"lzf", "gzip", "zstd"}, optional
         See `libsumtree.checkpoint.write`.
     resume : str
         ``"auto"``: go on from the newest valid file of the folder, or start empty. ``"never"``:
-        start empty. Anything else: the file to go on from.
+        start empty. Anything else: the file to go on from. But for ``"auto"``, what is in the
+        folder before is left alone, whatever `keep` says.
     min_size_to_sample, samples_per_insert, error_buffer
         See `libsumtree.replay.RateLimiter`.
     actor_credits : int
         Batches of one actor that may be without an answer.
     sample_credits, update_credits : int
         Requests and updates of one learner that may be without an answer.
+    learner_share : float
+        How much of the replay rank's time learners may take while actors lack credits, above 0 and
+        at most 1: further requests wait then, so that a learner that asks without a pause does not
+        starve the actors. As long as no actor has used up its credits, no request waits.
     max_batch : int
         Transitions, samples or ids in one message.
     idle_sleep : float
@@ -65,7 +70,8 @@ class ReplayConfig:
     receive : {"matched", "staged"}
         How messages are received. "matched" needs matched probes; where an MPI or its fabric has
         none that work, "staged" receives control messages into a ring of buffers that are posted
-        beforehand (25 MiB a process). The results are the same.
+        beforehand (25 MiB a process, and for each further shard of a client). The results are the
+        same.
     grace : float
         Seconds that clients have for taking their leave, once the service is ending.
     metrics : pathlib.Path, optional
@@ -105,6 +111,7 @@ class ReplayConfig:
     actor_credits: int = 3
     sample_credits: int = 3
     update_credits: int = 16
+    learner_share: float = 0.2
     max_batch: int = 65536
     idle_sleep: float = 0.002
     receive: Receive = "matched"
@@ -120,11 +127,19 @@ class ReplayConfig:
             self._check_positive(name)
         for name in ("max_batch", "full_every", "shards"):
             self._check_positive(name)
+        if self.full_every > MOST_FILES:
+            raise ArgumentError(
+                f"full_every is {self.full_every}: at most {MOST_FILES}, for a state is read from "
+                "so many files at once"
+            )
         if self.clients is not None:
             self._check_positive("clients")
         if self.max_batch > MESSAGE_LIMIT // 64:
             raise ArgumentError(f"max_batch is {self.max_batch}: at most {MESSAGE_LIMIT // 64}")
         check_receive(self.receive, self.max_batch)
+        object.__setattr__(self, "learner_share", as_real(self.learner_share, "learner_share"))
+        if not 0.0 < self.learner_share <= 1.0:
+            raise ArgumentError(f"learner_share is {self.learner_share}: above 0, and at most 1")
         self._check_seconds("checkpoint_interval", 0.0, math.inf, open_below=True)
         self._check_seconds("idle_sleep", 0.0, 1.0)
         self._check_seconds("grace", 0.0, math.inf)
@@ -159,16 +174,18 @@ class ReplayConfig:
         Only shard 0 begins checkpoints by itself. Further shards have metrics files of their own,
         with the number of the shard before the suffix.
         """
-        interval, error_buffer = self.checkpoint_interval, self.error_buffer
+        limit = RateLimit(self.min_size_to_sample, self.samples_per_insert, self.error_buffer).part(
+            self.shards
+        )
         metrics = self.metrics
         if metrics is not None and self.shards > 1:
             metrics = shard_path(metrics, shard)
         return replace(
             self,
             capacity=self.capacity // self.shards,
-            min_size_to_sample=-(-self.min_size_to_sample // self.shards),
-            error_buffer=None if error_buffer is None else error_buffer / self.shards,
-            checkpoint_interval=interval if shard == 0 else math.inf,
+            min_size_to_sample=limit.min_size_to_sample,
+            error_buffer=limit.error_buffer,
+            checkpoint_interval=self.checkpoint_interval if shard == 0 else math.inf,
             metrics=metrics,
             shards=1,
         )

@@ -75,6 +75,14 @@ class Counters:
         if name is not None:
             self._open[message.source, message.sequence] = name, time.perf_counter_ns()
 
+    def received_add(self, source: int, sequence: int, nbytes: int) -> int:
+        """Count an ADD of so many bytes; its time begins, and is returned."""
+        now = time.perf_counter_ns()
+        self.messages += 1
+        self.bytes_in += nbytes
+        self._open[source, sequence] = "add", now
+        return now
+
     def answered(self, rank: int, sequence: int) -> None:
         """End the time of a request, if it has one."""
         begun = self._open.pop((rank, sequence), None)

@@ -112,6 +112,7 @@ def answer(peers: Peers, peer: Peer, request: Message) -> None:
         count=len(indices),
         itemsize=buffer.sample_dtype.itemsize,
         payload=transitions.nbytes,
+        value=peer.updates,
         real=beta,
         flags=Flag.INLINE if inline else Flag.NONE,
     )

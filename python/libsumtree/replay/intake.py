@@ -3,7 +3,8 @@
 The control message of a batch was checked before anything of this begins. Then, once its payload is
 there and has exactly the size that was announced, the slots are retired (mass 0), the bytes are
 received into them, and only then do they get their masses: a payload that fails leaves empty slots,
-never a torn row. A long payload is received first, and then copied into its slots.
+never a torn row. A long payload that may be long under way, for its sender has to go on with it, is
+received first, and then copied into its slots.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .messages import Bytes
 from .peers import Peer
 
 IN_PLACE_BYTES = 8 << 10
-"""A longer payload is received beside the ring: shorter ones come in one piece, all at once."""
+"""A longer payload is received beside the ring unless its source is prompt: see `PayloadIntake`."""
 _MOST_SPARE = 4
 
 
@@ -86,7 +87,9 @@ class PayloadIntake:
     """Receives the payloads that were announced, one at a time of each source, in their order.
 
     At most one batch is being received into the ring at any time; long ones, one of each source,
-    beside it.
+    beside it, until the source has shown that it is prompt: its last long payload was there whole
+    as soon as its receive began. So it is where MPI reads the memory of a sender on the same host,
+    which then has no part in it; and a read that fails ends at once, too.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class PayloadIntake:
         self._landing: dict[int, _Landing] = {}
         self._strays: list[Incoming] = []
         self._spare: list[Bytes] = []
+        self._prompt: set[int] = set()
         self._ring_taken = False
 
     def announce(self, announced: Announced) -> None:
@@ -119,6 +123,10 @@ class PayloadIntake:
         else:
             self._take(announced, announced.inline)
 
+    def is_free(self, source: int) -> bool:
+        """Whether transitions of `source` that are there may go into the ring at once."""
+        return not self._ring_taken and source not in self._queues
+
     def backlog(self, source: int) -> int:
         """Return how many payloads of `source` have been announced and not received."""
         return len(self._queues.get(source, ()))
@@ -126,7 +134,7 @@ class PayloadIntake:
     @property
     def announced(self) -> int:
         """How many payloads of all have been announced and not received."""
-        return sum(map(len, self._queues.values()))
+        return sum(map(len, self._queues.values())) if self._queues else 0
 
     @property
     def ring_taken(self) -> bool:
@@ -135,6 +143,7 @@ class PayloadIntake:
 
     def forget(self, source: int) -> None:
         """Expect nothing more of `source`, but what is being received already."""
+        self._prompt.discard(source)
         queue = self._queues.get(source)
         if queue is None:
             return
@@ -147,7 +156,7 @@ class PayloadIntake:
     def turn(self) -> bool:
         """Receive what is there; return whether anything was."""
         if self._strays:
-            self._strays = [stray for stray in self._strays if not stray.done()]
+            self._strays = [stray for stray in self._strays if not _has_ended(stray)]
         busy = False
         for source in list(self._queues):
             busy = self._advance(source) or busy
@@ -158,7 +167,7 @@ class PayloadIntake:
         probe = self._channel.probe(source)
         if probe is None:
             return None
-        self._strays.append(probe.receive(_scratch(probe)))
+        self._strays.append(probe.drop())
         return probe.nbytes
 
     def _advance(self, source: int) -> bool:
@@ -166,7 +175,7 @@ class PayloadIntake:
         announced = queue[0]
         landing = self._landing.get(source)
         if landing is None:
-            needs_ring = announced.inline is not None or _in_place(announced)
+            needs_ring = announced.inline is not None or self._in_place(announced)
             if self._ring_taken and needs_ring:
                 return False
             if announced.inline is not None:
@@ -176,8 +185,12 @@ class PayloadIntake:
             probe = self._channel.probe(source)
             if probe is None:
                 return False
-            landing = self._landing[source] = self._begin(announced, probe)
-        if not self._arrived(landing):
+            landing = self._landing[source] = self._begin_safely(announced, probe)
+            here = self._arrived(landing)
+            self._note_promptness(announced, here and not landing.failure)
+            if not here:
+                return False
+        elif not self._arrived(landing):
             return False
         beside = announced.purpose is Purpose.ADD and landing.intake is None
         if beside and self._ring_taken and not landing.failure:
@@ -215,6 +228,13 @@ class PayloadIntake:
                 return spare[: probe.nbytes]
         return _scratch(probe)
 
+    def _begin_safely(self, announced: Announced, probe: Probe) -> _Landing:
+        try:
+            return self._begin(announced, probe)
+        except MPI.Exception as error:  # as where MPI reads the memory of a sender that is no more
+            nothing = Incoming(MPI.REQUEST_NULL, np.empty(0, np.uint8), probe.source)
+            return _Landing(nothing, failure=f"the payload could not be received: {error}")
+
     def _begin(self, announced: Announced, probe: Probe) -> _Landing:
         if announced.purpose is Purpose.DISCARD:
             return _discard(probe, "")
@@ -223,18 +243,37 @@ class PayloadIntake:
                 probe,
                 f"a payload of {probe.nbytes} bytes where {announced.nbytes} were announced",
             )
-        if not _in_place(announced):
+        if not self._in_place(announced):
             if announced.purpose is Purpose.STATE:
                 return _Landing(probe.receive(_scratch(probe)))
             return _Landing(probe.receive(self._beside(probe)))
         return self._begin_add(announced, probe)
 
+    def _in_place(self, announced: Announced) -> bool:
+        """Whether a payload goes straight into the ring, which it then takes until it is there.
+
+        A long one may come bit by bit, at its sender's pace, or never if that dies: nobody else is
+        to wait for it.
+        """
+        if announced.purpose is not Purpose.ADD:
+            return False
+        return announced.nbytes <= IN_PLACE_BYTES or announced.peer.rank in self._prompt
+
+    def _note_promptness(self, announced: Announced, prompt: bool) -> None:
+        if announced.purpose is Purpose.ADD and announced.nbytes > IN_PLACE_BYTES:
+            (self._prompt.add if prompt else self._prompt.discard)(announced.peer.rank)
+
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
         """Receive into the ring; beside it if the batch is split or longer than the ring."""
         intake = self._begin_intake(announced)
-        self._ring_taken = True
         target = as_bytes(intake.segments[0]) if _is_whole(intake) else _scratch(probe)
-        return _Landing(probe.receive(target), intake)
+        try:
+            incoming = probe.receive(target)
+        except BaseException:
+            intake.abandon()
+            raise
+        self._ring_taken = True
+        return _Landing(incoming, intake)
 
     def _arrived(self, landing: _Landing) -> bool:
         try:
@@ -261,17 +300,8 @@ class PayloadIntake:
 
     def _fill(self, intake: Intake, received: Bytes) -> None:
         """Copy into the ring what was received beside it."""
-        if len(received) > IN_PLACE_BYTES or not _is_whole(intake):
+        if not _is_whole(intake):
             intake.fill(received.view(intake.segments[0].dtype))
-
-
-def _in_place(announced: Announced) -> bool:
-    """Whether a payload goes straight into the ring, which it then takes until it is there.
-
-    A longer one may come bit by bit, at its sender's pace, or never if that dies: it is received
-    beside the ring, so that nobody else waits for it.
-    """
-    return announced.purpose is Purpose.ADD and announced.nbytes <= IN_PLACE_BYTES
 
 
 def as_bytes(records: npt.NDArray[Any]) -> Bytes:
@@ -289,4 +319,11 @@ def _scratch(probe: Probe) -> Bytes:
 
 
 def _discard(probe: Probe, failure: str) -> _Landing:
-    return _Landing(probe.receive(_scratch(probe)), failure=failure)
+    return _Landing(probe.drop(), failure=failure)
+
+
+def _has_ended(stray: Incoming) -> bool:
+    try:
+        return stray.done()
+    except MPI.Exception:  # cut off, see `Probe.drop`
+        return True

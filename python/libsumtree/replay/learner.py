@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike, DTypeLike
 
-from ..arguments import as_count, as_indices, as_real
+from ..arguments import Doubles, Indices, as_count, as_indices, as_real
 from ..errors import (
     ArgumentError,
     CheckpointError,
@@ -53,7 +53,8 @@ class ReplaySample(NamedTuple):
     status : ReplayStatus
         As of the draw.
     lag : int
-        How many updates that this learner has sent by now came too late for the draw.
+        How many updates that this learner has sent by now came too late for the draw; of several
+        shards, for the part of that shard for which most did.
     """
 
     ids: npt.NDArray[np.int64]
@@ -265,16 +266,22 @@ class LearnerClient(ReplayClient):
         ReplayTimeoutError
             If no credit came; nothing was sent.
         """
-        names = as_indices(ids, 1 << 63, "ids")
-        if names.ndim != 1:
-            raise ShapeError(f"ids have shape {names.shape}: (n,) is needed")
-        if len(names) > self._agreed.max_batch:
-            refuse_longer("ids", len(names), self._agreed.max_batch)
+        names = checked_ids(ids)
+        self.check_length(len(names))
         values = checked_priorities(priorities, len(names))
         self.poll()
         if len(names) == 0:
             return
         self._wait(self._has_update_credit, "credit for another update", timeout)
+        self.send_update(names, values)
+
+    def check_length(self, count: int) -> None:
+        """Raise `ArgumentError` unless so many ids fit one message."""
+        if count > self._agreed.max_batch:
+            refuse_longer("ids", count, self._agreed.max_batch)
+
+    def send_update(self, names: Indices, values: Doubles) -> None:
+        """Send new priorities, which were checked, for a credit that is there."""
         message = Message(Kind.UPDATE, sequence=self._next_sequence(), count=len(names))
         self._send(message, names.astype("<i8", copy=False), values)
         self._updates.add(message.sequence)
@@ -487,6 +494,20 @@ class LearnerClient(ReplayClient):
 
     def _note_status(self, message: Message) -> None:
         self.status = ReplayStatus.unpack(message.body)
+
+
+def checked_ids(ids: ArrayLike) -> Indices:
+    """Return ids as int64, shape (n,).
+
+    Raises
+    ------
+    ArgumentTypeError, ShapeError, IndexOutOfRangeError
+        If they are not that.
+    """
+    names = as_indices(ids, 1 << 63, "ids")
+    if names.ndim != 1:
+        raise ShapeError(f"ids have shape {names.shape}: (n,) is needed")
+    return names
 
 
 def learner_number(learner: int | None) -> int:

@@ -38,6 +38,28 @@ class RateLimit:
                 object.__setattr__(self, name, as_real(value, name))
         check_pacing(self.min_size_to_sample, self.samples_per_insert, self.error_buffer)
 
+    def part(self, shards: int) -> RateLimit:
+        """Return the part of one of so many shards.
+
+        Raises
+        ------
+        ArgumentError
+            If the error buffer is too small to be shared out.
+        """
+        buffer = self.error_buffer
+        minimum = -(-self.min_size_to_sample // shards)
+        return RateLimit(
+            minimum, self.samples_per_insert, None if buffer is None else buffer / shards
+        )
+
+    def whole(self, shards: int) -> RateLimit:
+        """Return what so many shards, each with these numbers, are together."""
+        buffer = self.error_buffer
+        minimum = self.min_size_to_sample * shards
+        return RateLimit(
+            minimum, self.samples_per_insert, None if buffer is None else buffer * shards
+        )
+
     def to_json(self) -> str:
         """Return the three numbers as text."""
         return json.dumps(asdict(self))
@@ -133,8 +155,7 @@ class RateLimiter:
         """Return what a checkpoint holds of changes made at run time; None if there was none."""
         if not self._changes:
             return None
-        pair = {"asked": asdict(self._asked), "in_force": asdict(self._limit)}
-        return json.dumps({**pair, "changes": self._changes})
+        return _saved(self._asked, self._limit, self._changes)
 
     def go_on(self, saved: str, inserted: int, surplus: float | None, capacity: int) -> bool:
         """Take over changes made at run time, before a restart.
@@ -160,12 +181,7 @@ class RateLimiter:
         ArgumentError
             If it is not that.
         """
-        try:
-            fields = json.loads(saved)
-            asked, in_force = (RateLimit(**fields[name]) for name in ("asked", "in_force"))
-            changes = int(fields["changes"])
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ArgumentError(f"no rate limit: {error}") from None
+        asked, in_force, changes = _read_saved(saved)
         if asked != self._asked or in_force.min_size_to_sample > capacity:
             return False
         self._take(in_force, inserted, surplus)
@@ -250,6 +266,51 @@ class RateLimiter:
         """Note that `n` samples were drawn."""
         if self._ratio is not None:
             self._balance -= n
+
+
+def shared_out(saved: str, asked: RateLimit, before: int, after: int) -> str | None:
+    """Turn what the limiter of one of `before` shards saved into what one of `after` would have.
+
+    Parameters
+    ----------
+    saved : str
+        What `RateLimiter.saved` returned.
+    asked : RateLimit
+        What is asked for now, of all shards together.
+    before, after : int
+
+    Returns
+    -------
+    str or None
+        None if something else was asked for then, or its parts would be too small.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not that.
+    """
+    asked_then, in_force, changes = _read_saved(saved)
+    if asked_then != asked.part(before):
+        return None
+    try:
+        part = in_force.whole(before).part(after)
+    except ArgumentError:
+        return None
+    return _saved(asked.part(after), part, changes)
+
+
+def _saved(asked: RateLimit, in_force: RateLimit, changes: int) -> str:
+    pair = {"asked": asdict(asked), "in_force": asdict(in_force)}
+    return json.dumps({**pair, "changes": changes})
+
+
+def _read_saved(saved: str) -> tuple[RateLimit, RateLimit, int]:
+    try:
+        fields = json.loads(saved)
+        asked, in_force = (RateLimit(**fields[name]) for name in ("asked", "in_force"))
+        return asked, in_force, int(fields["changes"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"no rate limit: {error}") from None
 
 
 def check_pacing(

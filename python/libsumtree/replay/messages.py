@@ -66,6 +66,8 @@ MESSAGE_LIMIT = (1 << 31) - 1
 
 _HEADER = struct.Struct("<4sHHIIqqqqqd")
 HEADER_SIZE = _HEADER.size
+_pack, _unpack = _HEADER.pack, _HEADER.unpack_from
+_BEGIN = MAGIC, VERSION
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -152,6 +154,7 @@ def _no_bytes() -> Bytes:
     return np.empty(0, np.uint8)
 
 
+_ADD, _ACK = int(Kind.ADD), int(Kind.ACK)
 _KINDS = {int(kind): kind for kind in Kind}
 _CODES = {int(code): code for code in Code}
 
@@ -174,8 +177,8 @@ class Message:
         `Flag.INLINE`, of the end of the body.
     value : int
         HELLO: 1 + the learner's number; 0 if it has none. ACK: transitions ever added. UPDATED:
-        stale updates. REPLY: updates of this learner that came before. DRAW: samples of the whole
-        draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
+        stale updates. REPLY, DRAWN: updates of this learner that came before. DRAW: samples of the
+        whole draw, over all shards; 0 if it was counted before. REASON: a `Wait`.
     real : float
         SAMPLE, DRAWN: beta. ADD by default: the largest mass in other shards. ACK: the largest mass
         in this one. DRAW: the total that the targets are of.
@@ -319,6 +322,47 @@ def decode(data: Bytes, source: int) -> Message:
         raise ProtocolError(f"a message of unknown kind {kind} or code {code}") from None
     _check_length(message)
     return message
+
+
+def plain_add(data: Bytes) -> tuple[int, int, int] | None:
+    """Return sequence, count and itemsize of an ADD that `decode` would take, of the usual kind.
+
+    That is one with priorities, and with its transitions in its body; None for anything else,
+    malformed messages included.
+    """
+    if len(data) <= HEADER_SIZE:
+        return None
+    magic, version, kind, flags, itemsize, sequence, count, payload, _, code, _ = _unpack(data.data)
+    usual = kind == _ADD and flags == Flag.INLINE and code == 0
+    if not usual or count < 1 or (magic, version) != _BEGIN:
+        return None
+    if payload != count * itemsize or not 0 < payload <= INLINE_LIMIT:
+        return None
+    if len(data) != HEADER_SIZE + 8 * count + payload:
+        return None
+    return sequence, count, itemsize
+
+
+def plain_ack(data: Bytes) -> tuple[int, int, float] | None:
+    """Return sequence, value and real of an ACK that refuses nothing; None for anything else."""
+    if len(data) != HEADER_SIZE:
+        return None
+    magic, version, kind, flags, _, sequence, count, payload, value, code, real = _unpack(data.data)
+    if kind != _ACK or flags or code or payload or count < 0 or (magic, version) != _BEGIN:
+        return None
+    return sequence, value, real
+
+
+def encode_ack(sequence: int, count: int, value: int, real: float) -> bytes:
+    """Return the bytes of an ACK."""
+    return _pack(MAGIC, VERSION, _ACK, 0, 0, sequence, count, 0, value, 0, real)
+
+
+def encode_add(sequence: int, count: int, itemsize: int, *body: Any) -> bytes:
+    """Return the bytes of an ADD with its priorities and its transitions in its body."""
+    flags, payload = Flag.INLINE, count * itemsize
+    header = _pack(MAGIC, VERSION, _ADD, flags, itemsize, sequence, count, payload, 0, 0, 0.0)
+    return b"".join((header, *body))
 
 
 def _check_length(message: Message) -> None:

@@ -22,6 +22,7 @@ from .messages import (
     Message,
 )
 from .restored import Progress
+from .share import LearnerShare
 from .status import ReplayStatus
 from .streams import ALONE, Stream, Streams, position_of
 
@@ -109,6 +110,8 @@ class Peers:
         Which replay rank of how many this is.
     stopping : bool
         No more samples are given.
+    share : LearnerShare
+        Whether learners have to make way for actors.
     counters : Counters
         Of this service, for its metrics.
     stop_reason : str
@@ -125,12 +128,16 @@ class Peers:
     added: Counter[int] = field(default_factory=Counter)
     rejected: Counter[int] = field(default_factory=Counter)
     counters: Counters = field(default_factory=Counters)
+    share: LearnerShare = field(init=False)
     shard: int = 0
     shards: int = 1
     stopping: bool = False
     stop_reason: str = ""
     _streams: Streams | None = None
     _most_rows: int = 0
+
+    def __post_init__(self) -> None:
+        self.share = LearnerShare(self.config.learner_share)
 
     def has(self, peer: Peer) -> bool:
         """Whether this very client is still there."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
@@ -28,6 +28,16 @@ MOST_STAGED = 1 << 16
 _RING = 16
 _STAGING_BYTES = 1 << 14
 _MOST_ARRIVING = 1024
+
+
+_left: list[tuple[MPI.Request, Any]] = []
+
+
+def leave(request: MPI.Request | None, buffers: Any) -> None:
+    """Keep the buffers of a request that has not ended, whoever gave it up, until it has."""
+    if request:
+        _left[:] = [each for each in _left if not each[0].Test()]
+        _left.append((request, buffers))
 
 
 class Malformed:
@@ -57,13 +67,17 @@ class Incoming:
         self.source = source
         self._request = request
 
+    def __del__(self) -> None:
+        """Leave to the process what MPI still writes to, when a receiver is given up."""
+        leave(self._request, self.buffer)
+
     def done(self) -> bool:
         """Whether all the bytes are there."""
         return bool(self._request.Test())
 
 
 class Probe:
-    """A payload that is there: its size is known, and nothing is received yet.
+    """A payload that is there: its size is known, unchecked, and nothing is received yet.
 
     Parameters
     ----------
@@ -81,7 +95,20 @@ class Probe:
         self._comm = comm
         self._matched = matched
         self.source = status.Get_source()
-        self.nbytes = _length(status)
+        self.nbytes: int = status.Get_count(MPI.BYTE)
+
+    def drop(self) -> Incoming:
+        """Begin to receive into memory that nobody looks at.
+
+        One that is longer than `MESSAGE_LIMIT` stays with MPI, or, staged, is cut off by it.
+        """
+        if 0 <= self.nbytes <= MESSAGE_LIMIT:
+            return self.receive(np.empty(self.nbytes, np.uint8))
+        nothing: Bytes = np.empty(0, np.uint8)
+        if self._matched is not None:
+            return Incoming(MPI.REQUEST_NULL, nothing, self.source)
+        request = self._comm.Irecv([nothing, MPI.BYTE], self.source, PAYLOAD_TAG)
+        return Incoming(request, nothing, self.source)
 
     def receive(self, buffer: Bytes) -> Incoming:
         """Begin to receive; `buffer` has exactly ``nbytes`` bytes."""
@@ -96,21 +123,8 @@ class Probe:
         return Incoming(request, buffer, self.source)
 
 
-class Received(NamedTuple):
-    """A control message.
-
-    Attributes
-    ----------
-    data : ndarray of uint8, shape (n,)
-    source : int
-        Its sender.
-    borrowed : bool
-        Whether the data stays only until the next message is received.
-    """
-
-    data: Bytes
-    source: int
-    borrowed: bool
+Received: TypeAlias = tuple[Bytes, int, bool]
+"""A control message: its bytes, its sender, and whether the bytes stay only until the next one."""
 
 
 class Receiver(Protocol):
@@ -143,7 +157,8 @@ class MatchedReceiver:
         self._comm = comm
         self._peer = peer
         self._status = MPI.Status()
-        self._staging: Bytes = np.empty(_STAGING_BYTES, np.uint8)
+        self._improbe = comm.Improbe
+        self._stage()
         self._arriving: dict[int, deque[Incoming]] = {}
         self._arriving_count = 0
 
@@ -152,23 +167,34 @@ class MatchedReceiver:
         if self._arriving:
             arrived = self._next_arrived()
             if arrived is not None:
-                return Received(arrived.buffer, arrived.source, False)
+                return arrived.buffer, arrived.source, False
             if self._arriving_count >= _MOST_ARRIVING:
                 return None
-        matched = self._comm.Improbe(self._peer, CONTROL_TAG, self._status)
+        matched = self._improbe(self._peer, CONTROL_TAG, self._status)
         if matched is None:
             return None
-        nbytes, source = _length(self._status), self._status.Get_source()
-        staged = nbytes <= _STAGING_BYTES
-        buffer = self._staging[:nbytes] if staged else np.empty(nbytes, np.uint8)
-        incoming = Incoming(matched.Irecv([buffer, MPI.BYTE]), buffer, source)
-        if source not in self._arriving and incoming.done():
-            return Received(buffer, source, staged)
-        if staged:  # MPI writes to this one until it is done
-            self._staging = np.empty(_STAGING_BYTES, np.uint8)
-        self._arriving.setdefault(source, deque()).append(incoming)
+        source = self._status.Get_source()
+        try:
+            nbytes = _length(self._status)
+        except ProtocolError as error:  # it stays with MPI: no buffer is to hold it
+            return Malformed(source, str(error))
+        if nbytes > _STAGING_BYTES:
+            buffer: Bytes = np.empty(nbytes, np.uint8)
+            request, borrowed = matched.Irecv([buffer, MPI.BYTE]), False
+        else:
+            buffer = self._staging[:nbytes]
+            request, borrowed = matched.Irecv(self._place), True
+        if source not in self._arriving and request.Test():
+            return buffer, source, borrowed
+        if borrowed:  # MPI writes to this one until it is done
+            self._stage()
+        self._arriving.setdefault(source, deque()).append(Incoming(request, buffer, source))
         self._arriving_count += 1
         return None
+
+    def _stage(self) -> None:
+        self._staging: Bytes = np.empty(_STAGING_BYTES, np.uint8)
+        self._place = [self._staging, MPI.BYTE]
 
     def _next_arrived(self) -> Incoming | None:
         for source in list(self._arriving):
@@ -245,7 +271,7 @@ class StagedReceiver:
                 if not self._requests[place].Test(self._status):
                     return None
                 data = self._buffers[place][: _length(self._status)]
-                self._arrived[place] = Received(data, self._status.Get_source(), True)
+                self._arrived[place] = data, self._status.Get_source(), True
             except MPI.Exception as error:
                 source = self._status.Get_source()
                 self._arrived[place] = Malformed(source, f"a control message: {error}")

@@ -23,6 +23,8 @@ _LEARNER = "learner/"
 _SAMPLED, _STALE, _SURPLUS = "replay_sampled", "replay_stale", "replay_surplus"
 _RATE_LIMIT = "replay_rate_limit"
 _STREAMS = "replay_streams"
+_SHARDS = "replay_shards"
+_MOST_SHARDS = 1 << 20
 
 
 @dataclass(slots=True)
@@ -37,6 +39,10 @@ class Progress:
         Of the rate limiter; None if there was no pacing.
     rate_limit : str, optional
         What `RateLimiter.saved` returned; None if the rate limit was never changed at run time.
+    paced_shards : int
+        How many shards that rate limit was shared out to; 0: as many as there are.
+    most_shards : int
+        The most shards whose handles learners may still have.
     learner : dict of str to ndarray, optional
         The learner state that came last; None if none ever did. Replaced, never written to.
     streams : dict of int to int
@@ -48,6 +54,8 @@ class Progress:
     surplus: float | None = None
     learner: State | None = None
     rate_limit: str | None = None
+    paced_shards: int = 0
+    most_shards: int = 1
     streams: dict[int, int] = field(default_factory=dict)
 
 
@@ -102,6 +110,8 @@ def contents_of(
         attributes[_SURPLUS] = progress.surplus
     if progress.rate_limit is not None:
         attributes[_RATE_LIMIT] = progress.rate_limit
+    if progress.most_shards > 1:
+        attributes[_SHARDS] = progress.most_shards
     if progress.streams:
         attributes[_STREAMS] = np.array(sorted(progress.streams.items()), np.int64)
     learner = {
@@ -212,6 +222,8 @@ def _joined(parts: list[Progress], place: Place) -> Progress:
     surpluses = [part.surplus for part in parts if part.surplus is not None]
     whole = len(surpluses) == len(parts)
     joined = Progress(surplus=sum(surpluses) / place.shards if whole else None)
+    joined.rate_limit, joined.paced_shards = parts[0].rate_limit, len(parts)
+    joined.most_shards = max(len(parts), *(part.most_shards for part in parts))
     if place.shard == 0:
         joined.sampled = sum(part.sampled for part in parts)
         joined.stale = sum(part.stale for part in parts)
@@ -242,8 +254,18 @@ def _progress(path: Path, attributes: dict[str, checkpoint.Attribute], learner: 
     limit = attributes.get(_RATE_LIMIT)
     if limit is not None and type(limit) is not str:
         raise CheckpointCorruptError(f"checkpoint {path}: {_RATE_LIMIT} is {limit!r}")
-    streams = _streams(path, attributes)
-    return Progress(sampled, stale, surplus, learner or None, limit, streams)
+    shards = attributes.get(_SHARDS, 1)
+    if type(shards) is not int or not 1 <= shards <= _MOST_SHARDS:
+        raise CheckpointCorruptError(f"checkpoint {path}: {_SHARDS} is {shards!r}")
+    return Progress(
+        sampled,
+        stale,
+        surplus,
+        learner or None,
+        limit,
+        most_shards=shards,
+        streams=_streams(path, attributes),
+    )
 
 
 def _streams(path: Path, attributes: dict[str, checkpoint.Attribute]) -> dict[int, int]:

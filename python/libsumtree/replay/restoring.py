@@ -14,7 +14,7 @@ from ..errors import (
 from ..records import dtype_to_text
 from .config import ReplayConfig
 from .console import say
-from .limiter import RateLimiter
+from .limiter import RateLimit, RateLimiter, shared_out
 from .restored import Restored, read_state
 from .shard_folders import Folder, LeadFolder
 from .shards import Alone, joined
@@ -37,9 +37,9 @@ def restore(config: ReplayConfig, folder: Folder | None, shards: Alone) -> Resto
     CheckpointError
         If it cannot be read by every shard, or is of another record dtype.
     """
+    if config.resume != "auto" and folder is not None and shards.leads:
+        folder.spare_existing()
     if config.resume == "never":
-        if folder is not None and shards.leads:
-            folder.spare_existing()
         return None
     if shards.shards > 1:
         restored = _agreed(config, folder, shards)
@@ -116,31 +116,47 @@ def _check_dtype(config: ReplayConfig, restored: Restored) -> None:
         )
 
 
-def make_limiter(config: ReplayConfig, restored: Restored | None) -> RateLimiter:
+def make_limiter(
+    config: ReplayConfig, restored: Restored | None, whole: ReplayConfig
+) -> RateLimiter:
     """Make the rate limiter; what a learner changed before a restart holds on, if it can.
+
+    Parameters
+    ----------
+    config : ReplayConfig
+        Of this shard.
+    restored : Restored, optional
+    whole : ReplayConfig
+        Of all shards.
 
     Raises
     ------
     CheckpointCorruptError
         If what the checkpoint says of it is no rate limit.
     """
-    asked = config.min_size_to_sample, config.samples_per_insert, config.error_buffer
+    pacing = config.min_size_to_sample, config.samples_per_insert, config.error_buffer
     if restored is None:
-        return RateLimiter(*asked)
+        return RateLimiter(*pacing)
     inserted, progress = restored.buffer.inserted, restored.progress
-    limiter = RateLimiter(*asked, inserted, progress.surplus)
+    limiter = RateLimiter(*pacing, inserted, progress.surplus)
     if progress.rate_limit is None:
         return limiter
-    saved = progress.rate_limit, inserted, progress.surplus, config.capacity
+    saved = progress.rate_limit
+    asked = RateLimit(whole.min_size_to_sample, whole.samples_per_insert, whole.error_buffer)
     try:
-        kept = limiter.go_on(*saved)
+        shared: str | None = saved
+        if progress.paced_shards:
+            shared = shared_out(saved, asked, progress.paced_shards, whole.shards)
+        kept = shared is not None and limiter.go_on(
+            shared, inserted, progress.surplus, config.capacity
+        )
     except ArgumentError as error:
         raise CheckpointCorruptError(f"checkpoint {restored.path}: {error}") from None
     say(
         f"rate limit: as a learner has set it, {limiter.limit.to_json()}"
         if kept
         else "rate limit: what is asked for wins over what a learner had set, for it differs "
-        "from what was asked for then, or the capacity is too small"
+        "from what was asked for then, or does not fit the capacity or the number of shards"
     )
     return limiter
 

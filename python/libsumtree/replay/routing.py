@@ -197,16 +197,36 @@ class Handles:
         Raises
         ------
         IdError
-            If one names no shard; of the ids, each shard is the judge.
+            If one is negative. Of the ids each shard is the judge, and shard 0 of handles that name
+            no shard: they may be of a time when there were more.
         """
         if self.shards == 1:
             return np.zeros(handles.shape, np.int64), handles
         shards = handles >> self._shift
-        bad = (shards < 0) | (shards >= self.shards)
-        if bad.any():
-            first = int(np.argmax(bad))
+        if (shards < 0).any():
+            first = int(np.argmax(shards < 0))
             raise IdError(f"ids[{first}] is {handles[first]}: no shard ever issued such an id")
-        return shards, handles & (1 << self._shift) - 1
+        beyond = shards >= self.shards
+        ids = np.where(beyond, handles, handles & (1 << self._shift) - 1)
+        return np.where(beyond, 0, shards), ids
+
+
+def of_former_shards(ids: Indices, most: int, epoch: int) -> Indices:
+    """Return ids in which handles of former shards have become the ids that they held: stale ones.
+
+    Parameters
+    ----------
+    ids : ndarray of int64, shape (n,)
+    most : int
+        The most shards that there ever were.
+    epoch : int
+        That of the buffer: whoever shares transitions out anew opens one, so that every id of
+        before is of an earlier one. What is of none stays what it is.
+    """
+    shift = _ID_BITS - (most - 1).bit_length()
+    held = ids & (1 << shift) - 1
+    former = (ids >> shift > 0) & (held >> NUMBER_BITS < epoch)
+    return np.where(former, held, ids)
 
 
 def parts_of(shards: Indices, count: int) -> list[NDArray[np.intp]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
 from . import draws
 from .intake import as_bytes
 from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
+from .routing import of_former_shards
 from .streams import ALONE
 
 _ENDING = "the replay rank is ending"
@@ -18,11 +21,12 @@ class Samples:
     """What a replay rank does with SAMPLE, DRAW and UPDATE.
 
     Requests are served in the order in which they came; those that the rate limiter does not let
-    pass yet, wait.
+    pass yet, wait; so do those that come after learners have had their share of the time.
     """
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, coming: Callable[[], bool]) -> None:
         self._peers = peers
+        self._coming = coming
         self._requests: deque[tuple[Peer, Message]] = deque()
         self._questions: list[tuple[Peer, Message]] = []
         self.updates = 0
@@ -73,14 +77,16 @@ class Samples:
         ready = [asked for asked in self._questions if draws.may_pass(peers, asked[1])]
         self._answer_questions(ready)
         busy = bool(ready)
-        while self._requests:
+        while self._requests and not peers.share.is_spent(self._coming()):
             peer, request = self._requests[0]
             if not draws.may_pass(peers, request):
                 return busy
             if peers.channel.unsent(peer.rank) > 2 * peers.config.sample_credits:
                 return busy
             self._requests.popleft()
+            begin = time.perf_counter_ns()
             self._reply(peer, request)
+            peers.share.served(begin)
             busy = True
         return busy
 
@@ -176,6 +182,7 @@ class Samples:
         RefusedError
             If an id was never issued or a priority is not one; nothing has changed.
         """
+        begin = time.perf_counter_ns()
         check_role(message, peer, Flag.LEARNER)
         peer.updates += 1
         peers, count = self._peers, message.count
@@ -184,6 +191,8 @@ class Samples:
             message.body[: 8 * count].view("<i8"),
             message.body[8 * count :].view("<f8"),
         )
+        if peers.progress.most_shards > 1:
+            ids = of_former_shards(ids, peers.progress.most_shards, peers.ring().epoch)
         try:
             stale = peers.ring().update_priorities(ids, priorities)
         except IdError as error:
@@ -197,3 +206,4 @@ class Samples:
         peers.counters.stale += stale
         peers.counters.stale_of[peer.rank] += stale
         peers.send(peer, message.answer(Kind.UPDATED, value=stale), peers.status().pack())
+        peers.share.spent(begin)

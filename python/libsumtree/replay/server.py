@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,13 +131,9 @@ class ReplayRank:
             comm.Get_size() - config.shards if config.clients is None else config.clients
         )
         self._shards = join(comm, config)
-        self._config = config = config.of_shard(self._shards.shard)
+        self._whole, config = config, config.of_shard(self._shards.shard)
+        self._config = config
         self._folder = open_folders(config, self._shards)
-        restored = restore(config, self._folder, self._shards)
-        self._restored_from = None if restored is None else restored.path
-        self._peers = self._shards.together(lambda: self._make_peers(comm, restored))
-        self._service = Service(self._peers, self._make_buffer)
-        self._written = self._marks()
         self._written_at: float | None = None
         self._checkpoints = 0
         self._failures = 0
@@ -150,7 +147,17 @@ class ReplayRank:
         self._failed_in_a_row = 0
         self._retry_at = 0.0
         self._alarmed = False
-        self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
+        with ExitStack() as undo:
+            if self._folder is not None:
+                undo.callback(self._folder.close)
+            restored = restore(config, self._folder, self._shards)
+            self._restored_from = None if restored is None else restored.path
+            self._peers = self._shards.together(lambda: self._make_peers(comm, restored))
+            undo.callback(self._peers.channel.close)
+            self._service = Service(self._peers, self._make_buffer)
+            self._written = self._marks()
+            self._observer = Observer(self._peers, self._service, self._checkpoint_facts)
+            undo.pop_all()
 
     @property
     def buffer(self) -> PrioritizedReplayBuffer | None:
@@ -434,8 +441,9 @@ class ReplayRank:
         config = self._config
         progress = Progress() if restored is None else restored.progress
         channel = Channel(comm, config.max_batch, receive=config.receive)
-        peers = Peers(channel, config, make_limiter(config, restored), progress)
+        peers = Peers(channel, config, make_limiter(config, restored, self._whole), progress)
         peers.shard, peers.shards = self._shards.shard, self._shards.shards
+        progress.most_shards = max(progress.most_shards, peers.shards)
         if restored is not None:
             peers.buffer = restored.buffer
         elif config.dtype is not None:

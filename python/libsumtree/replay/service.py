@@ -23,7 +23,9 @@ from .samples import Samples
 from .streams import ALONE, MOST_LEARNERS, seed_text
 from .terms import Terms
 
-_MESSAGES_A_TURN = 64
+_MESSAGES_A_TURN = 32
+# Once a message came, so many looks in vain for the next, for a turn costs as much as they do.
+_LOOKS = 6
 
 
 class Service:
@@ -52,7 +54,7 @@ class Service:
         self._make_buffer = make_buffer
         self._intake = PayloadIntake(self._channel, self._begin_add, self._append, self._landed)
         self._adds = Adds(peers, self._intake)
-        self._samples = Samples(peers)
+        self._samples = Samples(peers, lambda: self._intake.announced > 0)
         self._pacing = Pacing(peers, self._intake, self._adds, self._samples)
         self._handlers: dict[Kind, Callable[[Message, Peer], None]] = {
             Kind.ADD: self._adds.handle,
@@ -90,19 +92,33 @@ class Service:
 
     def turn(self) -> bool:
         """Do whatever can be done without waiting; return whether there was anything."""
-        busy = False
-        for _ in range(_MESSAGES_A_TURN):
-            message = self._channel.receive()
-            if message is None:
-                break
-            self._handle(message)
-            busy = True
+        busy = self._take_messages()
         busy = self._intake.turn() or busy
         busy = self._samples.serve() or busy
         busy = self._adds.release() or busy
         busy = self._say_goodbye() or busy
         self._channel.reap()
         return busy or self._drop_stray()
+
+    def _take_messages(self) -> bool:
+        """Take the messages that are there; acknowledge, and look again while more come."""
+        taken, looks = 0, _LOOKS
+        while taken < _MESSAGES_A_TURN:
+            received = self._channel.next()
+            if received is not None:
+                if isinstance(received, Malformed):
+                    self._handle(received)
+                elif not self._adds.take(received[0], received[1]):
+                    self._handle(self._channel.read(received))
+                taken += 1
+                looks = _LOOKS
+            elif self._adds.release():
+                pass
+            elif not taken or not looks or self._intake.announced:
+                break
+            else:
+                looks -= 1
+        return taken > 0
 
     def begin_stop(self) -> None:
         """Tell the learners that the service is ending; give no more samples."""

@@ -13,10 +13,11 @@ from numpy.typing import DTypeLike
 from ..arguments import Doubles, Indices
 from ..errors import EmptyTreeError, ProtocolError, SumTreeError
 from .channel import MPI
-from .client import error_of
+from .client import IDLE_SLEEP, error_of
 from .draws import body_of
 from .learner import LearnerClient
 from .messages import Bytes, Code, Flag, Kind, Message
+from .receiving import Receive
 from .routing import Routing, parts_of, targets_of
 from .sharded import misfit
 from .status import STATUS_SIZE
@@ -37,6 +38,8 @@ class Part:
         The least positive mass in the shard at that moment.
     beta : float
         The shard's own.
+    updates : int
+        How many updates of this learner had come before.
     """
 
     ids: Indices
@@ -45,6 +48,7 @@ class Part:
     transitions: npt.NDArray[np.void]
     least: float
     beta: float
+    updates: int
 
 
 class ShardLearner(LearnerClient):
@@ -58,11 +62,22 @@ class ShardLearner(LearnerClient):
         shard: int,
         timeout: float,
         learner: int | None,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         self._place = shards, shard
         self._parts: dict[int, Part | SumTreeError | None] = {}
-        super().__init__(comm, dtype, shard, timeout, learner)
+        super().__init__(comm, dtype, shard, timeout, learner, idle_sleep, receive)
         self.status = self._agreed.status
+
+    @property
+    def updates_sent(self) -> int:
+        """How many updates were sent to the shard."""
+        return self._updates_sent
+
+    def has_update_credit(self) -> bool:
+        """Whether an update can be sent without waiting."""
+        return self._has_update_credit()
 
     def send_draw(self, rests: Doubles, whole: int, position: int) -> int:
         """Ask for what stands at these targets; return the number of the request.
@@ -135,6 +150,7 @@ class ShardLearner(LearnerClient):
                 rows.view(self._sample_dtype),
                 self.status.min,
                 message.real,
+                message.value,
             )
 
 
@@ -151,6 +167,8 @@ class Result:
         The least positive mass in any shard, each as of its part of the draw.
     beta : float
         The buffer's own.
+    updates : dict of int to int
+        How many updates of this learner had come to each shard before it drew.
     """
 
     shards: Indices
@@ -160,6 +178,7 @@ class Result:
     transitions: npt.NDArray[Any]
     least: float = math.inf
     beta: float = 0.0
+    updates: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, n: int, dtype: np.dtype[Any]) -> Result:
@@ -285,6 +304,7 @@ class Draw:
         if len(part.ids) not in (0, len(places)):
             raise ProtocolError(f"shard {shard} gave {len(part.ids)} samples of {len(places)}")
         result.least = min(result.least, part.least)
+        result.updates[shard] = min(part.updates, result.updates.get(shard, part.updates))
         if shard == 0:
             result.beta = part.beta
         if len(part.ids):

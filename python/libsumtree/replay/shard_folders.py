@@ -146,20 +146,28 @@ class LeadFolder:
         Raises
         ------
         CheckpointError
-            If the folder cannot be read; then no shard writes, and the others are told so.
+            If the folder cannot be read, or has another writer: no shard writes then, and all are
+            told so.
         """
         try:
-            serial = checkpoint.next_serial(self.folder)
-        except OSError as error:
+            serial = self._next_serial()
+        except CheckpointError:
             self._shards.give_up()
-            raise CheckpointError(
-                f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
-            ) from error
+            raise
         self._shards.begin_round(serial, dtype_to_text(buffer.dtype))
         try:
             return Round(serial, self._own.begin_at(serial, buffer, progress), "", self._shards)
         except CheckpointError as error:
             return Round(serial, None, str(error), self._shards)
+
+    def _next_serial(self) -> int:
+        try:
+            self._states.renew_lock()
+            return checkpoint.next_serial(self.folder)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
+            ) from error
 
     def finish(self, saving: Round) -> Path:
         """Wait until all files are on disk, publish the manifest, and remove what is beyond `keep`.
@@ -190,7 +198,7 @@ class LeadFolder:
         folders = [checkpoint.shard_folder(self.folder, s) for s in range(self._shards.shards)]
         files = [retention.path_of(folder, serial) for folder in folders]
         path = checkpoint.write_manifest(checkpoint.manifest_of(self.folder, serial), files).path
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, CheckpointError):
             for old in checkpoint.removable(self.folder, self._keep, self._oldest):
                 with contextlib.suppress(OSError):  # the others can go all the same
                     old.unlink()

@@ -15,8 +15,6 @@ from .client import ReplayClient, asking_time, checked_timeout
 from .routing import Handles
 from .terms import Terms
 
-_LONGEST_SLEEP = 0.001
-
 
 def misfit(terms: Terms, shards: int, shard: int) -> str:
     """Say why a replay rank is not the shard that it was taken for; empty if it is."""
@@ -43,6 +41,8 @@ class ShardedClient(Generic[Client]):
         Seconds to wait for anything.
     connect : callable
         Makes the client of one shard.
+    idle_sleep : float
+        See `ReplayClient`.
 
     Raises
     ------
@@ -56,9 +56,11 @@ class ShardedClient(Generic[Client]):
         shards: int,
         timeout: float,
         connect: Callable[[int], Client],
+        idle_sleep: float,
     ) -> None:
         count = as_count(shards, "shards")
         self._timeout = checked_timeout(timeout)
+        self._idle_sleep = checked_timeout(idle_sleep, "idle_sleep")
         if not 1 <= count < comm.Get_size() or comm.Get_rank() < count:
             raise WorldError(
                 f"shards is {count}: ranks 0 .. {count - 1} are replay ranks, and a client is one "
@@ -172,7 +174,7 @@ class ShardedClient(Generic[Client]):
         Raises what was refused; and, with `stop`, `ReplayStopped` once a replay rank is ending.
         """
         seconds = self._timeout if timeout is None else checked_timeout(timeout)
-        deadline, backoff = time.monotonic() + seconds, Backoff(_LONGEST_SLEEP)
+        deadline, backoff = time.monotonic() + seconds, Backoff(self._idle_sleep)
         asking = asking_time(deadline, seconds)
         for client in self._clients:
             client._asked = 0

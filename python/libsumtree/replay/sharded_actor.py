@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy.typing as npt
 from numpy.typing import ArrayLike, DTypeLike
 
-from .actor import ActorClient
+from .actor import ActorClient, Slot
 from .channel import MPI
-from .messages import Bytes, Code, Kind, Message
+from .client import IDLE_SLEEP
+from .messages import INLINE_LIMIT
+from .receiving import Receive
 from .sharded import ShardedClient, misfit
 from .terms import Terms
 
@@ -26,10 +29,17 @@ class ShardActor(ActorClient):
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, dtype: DTypeLike, shards: int, shard: int, timeout: float
+        self,
+        comm: MPI.Intracomm,
+        dtype: DTypeLike,
+        shards: int,
+        shard: int,
+        timeout: float,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         self._place = shards, shard
-        super().__init__(comm, dtype, shard, timeout)
+        super().__init__(comm, dtype, shard, timeout, idle_sleep, receive)
         status = self._agreed.status
         self._told = status.inserted
         self._counts: dict[int, int] = {}
@@ -40,9 +50,13 @@ class ShardActor(ActorClient):
         """Transitions in the shard, and on their way to it."""
         return self._told + sum(self._counts.values())
 
-    def has_credit(self) -> bool:
-        """Whether a batch can be sent without waiting."""
-        return self._has_credit()
+    def has_room(self, nbytes: int) -> bool:
+        """Whether a batch of so many bytes can be sent without waiting."""
+        return self._has_credit() if nbytes <= INLINE_LIMIT else self._has_slot()
+
+    def share(self, slots: deque[Slot]) -> None:
+        """Send large batches from this memory, which the clients of other shards use, too."""
+        self._slots = slots
 
     def add_beside(
         self, transitions: npt.NDArray[Any], priorities: ArrayLike | None, elsewhere: float
@@ -56,10 +70,9 @@ class ShardActor(ActorClient):
     def _misfit(self, terms: Terms) -> str:
         return misfit(terms, *self._place)
 
-    def _handle(self, message: Message, payload: Bytes) -> None:
-        if message.kind is Kind.ACK and message.code is Code.OK:
-            self._told, self.largest = message.value, message.real
-        super()._handle(message, payload)
+    def _acknowledged(self, sequence: int, inserted: int, largest: float) -> None:
+        self._told, self.largest = inserted, largest
+        super()._acknowledged(sequence, inserted, largest)
 
     def _release(self, sequence: int) -> None:
         self._counts.pop(sequence, None)
@@ -71,6 +84,8 @@ class ShardedActor(ShardedClient[ShardActor]):
 
     A batch goes to the shard that has taken the fewest transitions so far, among those that owe
     this actor a credit of their own: one that is held up by its rate limiter holds up no other.
+    Large batches are sent from memory for ``actor_credits + 1`` of them, however many shards there
+    are; it is free again as soon as MPI has let go of it, answered or not.
 
     Parameters
     ----------
@@ -82,6 +97,8 @@ class ShardedActor(ShardedClient[ShardActor]):
         How many replay ranks there are.
     timeout : float
         Seconds to wait for anything.
+    idle_sleep, receive
+        See `ReplayClient`.
 
     Raises
     ------
@@ -90,12 +107,27 @@ class ShardedActor(ShardedClient[ShardActor]):
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, dtype: DTypeLike, shards: int, timeout: float = 60.0
+        self,
+        comm: MPI.Intracomm,
+        dtype: DTypeLike,
+        shards: int,
+        timeout: float = 60.0,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         self._first = comm.Get_rank()
         super().__init__(
-            comm, shards, timeout, lambda shard: ShardActor(comm, dtype, shards, shard, timeout)
+            comm,
+            shards,
+            timeout,
+            lambda shard: ShardActor(comm, dtype, shards, shard, timeout, idle_sleep, receive),
+            idle_sleep,
         )
+        first = self._clients[0]
+        # One more than a shard can hold up that takes nothing.
+        slots = deque(Slot(first.dtype) for _ in range(first._agreed.actor_credits + 1))
+        for client in self._clients:
+            client.share(slots)
 
     @property
     def unacknowledged(self) -> int:
@@ -125,16 +157,19 @@ class ShardedActor(ShardedClient[ShardActor]):
         """
         self.poll()
         self._raise_if_stopping()
-        everyone = list(range(len(self._clients)))
+        everyone, nbytes = list(range(len(self._clients))), int(getattr(transitions, "nbytes", 0))
         self._wait(
-            lambda: [] if self._free() else everyone, "credit for another batch", timeout, stop=True
+            lambda: [] if self._free(nbytes) else everyone,
+            "credit for another batch",
+            timeout,
+            stop=True,
         )
-        shard = min(self._free(), key=self._precedence)
+        shard = min(self._free(nbytes), key=self._precedence)
         others = [client.largest for client in self._clients if client is not self._clients[shard]]
         self._clients[shard].add_beside(transitions, priorities, max(others, default=0.0))
 
-    def _free(self) -> list[int]:
-        return [shard for shard, client in enumerate(self._clients) if client.has_credit()]
+    def _free(self, nbytes: int) -> list[int]:
+        return [shard for shard, client in enumerate(self._clients) if client.has_room(nbytes)]
 
     def _precedence(self, shard: int) -> tuple[int, int]:
         """Order by what the shards hold; actors begin with different ones."""

@@ -9,13 +9,15 @@ from dataclasses import replace
 import numpy.typing as npt
 from numpy.typing import ArrayLike, DTypeLike
 
-from ..arguments import as_count, as_indices, as_real
-from ..errors import ArgumentError, EmptyTreeError, ExponentError, ShapeError
+from ..arguments import as_count, as_real
+from ..errors import ArgumentError, EmptyTreeError, ExponentError
 from . import archive
 from .actor import checked_priorities
 from .channel import MPI
-from .learner import ReplaySample, learner_number
+from .client import IDLE_SLEEP
+from .learner import ReplaySample, checked_ids, learner_number
 from .limiter import RateLimit
+from .receiving import Receive
 from .routing import Routing, fractions_of, parts_of, weights_of
 from .shard_draws import Draw, Result, ShardLearner
 from .sharded import ShardedClient
@@ -48,6 +50,8 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         Seconds to wait for anything.
     learner : int, optional
         The number of this one of several learners, see `LearnerClient`.
+    idle_sleep, receive
+        See `ReplayClient`.
 
     Raises
     ------
@@ -62,13 +66,18 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         shards: int,
         timeout: float = 60.0,
         learner: int | None = None,
+        idle_sleep: float = IDLE_SLEEP,
+        receive: Receive = "matched",
     ) -> None:
         self._draws: deque[Draw] = deque()
         super().__init__(
             comm,
             shards,
             timeout,
-            lambda shard: ShardLearner(comm, dtype, shards, shard, timeout, learner),
+            lambda shard: ShardLearner(
+                comm, dtype, shards, shard, timeout, learner, idle_sleep, receive
+            ),
+            idle_sleep,
         )
         terms = self._clients[0]._agreed
         self._stream = Stream(seed_of(terms.seed), learner_number(learner), terms.position)
@@ -170,7 +179,12 @@ class ShardedLearner(ShardedClient[ShardLearner]):
             weights_of(result.masses, result.least, exponent),
             result.transitions,
             self.status,
+            self._lag(result),
         )
+
+    def _lag(self, result: Result) -> int:
+        late = (self._clients[s].updates_sent - came for s, came in result.updates.items())
+        return max(late, default=0)
 
     # ---- telling ----
 
@@ -188,22 +202,26 @@ class ShardedLearner(ShardedClient[ShardLearner]):
 
         Raises
         ------
-        IdError
-            If an id names no shard; nothing was sent.
-        ArgumentTypeError, ShapeError, ArgumentError, PriorityError, RejectedError
-            See `LearnerClient.update_priorities`; nothing was sent.
+        IdError, ArgumentTypeError, ShapeError, ArgumentError, PriorityError, RejectedError
+            See `LearnerClient.update_priorities`; nothing was sent, to any shard.
         ReplayTimeoutError
-            If no credit came.
+            If a shard whose transitions are among them gave no credit; nothing was sent.
         """
-        handles = as_indices(ids, 1 << 63, "ids")
-        if handles.ndim != 1:
-            raise ShapeError(f"ids have shape {handles.shape}: (n,) is needed")
+        handles = checked_ids(ids)
         shards, names = self._handles.split(handles)
         values = checked_priorities(priorities, len(handles))
+        found = enumerate(parts_of(shards, len(self._clients)))
+        parts = {shard: part for shard, part in found if len(part)}
+        for shard, part in parts.items():
+            self._clients[shard].check_length(len(part))
         self.poll()
-        for client, part in zip(self._clients, parts_of(shards, len(self._clients)), strict=True):
-            if len(part):
-                client.update_priorities(names[part], values[part], timeout)
+        self._wait(
+            lambda: [s for s in parts if not self._clients[s].has_update_credit()],
+            "credit for another update",
+            timeout,
+        )
+        for shard, part in parts.items():
+            self._clients[shard].send_update(names[part], values[part])
 
     def checkpoint(self, state: Mapping[str, npt.ArrayLike], timeout: float | None = None) -> str:
         """Have one state of all shards written: after all updates sent before, and with this.
@@ -224,7 +242,7 @@ class ShardedLearner(ShardedClient[ShardLearner]):
     def rate_limit(self, timeout: float | None = None) -> RateLimit:
         """Return the rate limit in force, over all shards; see `LearnerClient.rate_limit`."""
         parts = [client.rate_limit(timeout) for client in self._clients]
-        return _over_all(parts)
+        return parts[0].whole(len(parts))
 
     def set_rate_limit(
         self,
@@ -238,12 +256,7 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         See `LearnerClient.set_rate_limit`. If a shard refuses, those before it have what they had.
         """
         whole = RateLimit(min_size_to_sample, samples_per_insert, error_buffer)
-        shards, buffer = len(self._clients), whole.error_buffer
-        asked = RateLimit(
-            -(-whole.min_size_to_sample // shards),
-            whole.samples_per_insert,
-            None if buffer is None else buffer / shards,
-        )
+        asked = whole.part(len(self._clients))
         before = [client.rate_limit(timeout) for client in self._clients]
         parts: list[RateLimit] = []
         try:
@@ -253,7 +266,7 @@ class ShardedLearner(ShardedClient[ShardLearner]):
             for client, limit in zip(self._clients[: len(parts)], before, strict=False):
                 _pace(client, limit, timeout)
             raise
-        return _over_all(parts)
+        return parts[0].whole(len(parts))
 
     def stop(self) -> None:
         """Ask all replay ranks to end; they tell all clients, this one included."""
@@ -329,16 +342,6 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         if held and not draw.done:
             draw.end(EmptyTreeError("no shard holds a positive mass"))
         return draw.done
-
-
-def _over_all(parts: list[RateLimit]) -> RateLimit:
-    """Return the rate limit of which these are the shards' parts."""
-    buffer = parts[0].error_buffer
-    return RateLimit(
-        sum(part.min_size_to_sample for part in parts),
-        parts[0].samples_per_insert,
-        None if buffer is None else buffer * len(parts),
-    )
 
 
 def _pace(client: ShardLearner, limit: RateLimit, timeout: float | None) -> RateLimit:

@@ -38,4 +38,4 @@ def _remedy(size: int, expected: int) -> str:
             f"it did start {launched} processes, but each is a world of its own, "
             "so it belongs to another MPI than mpi4py; use the mpiexec of mpi4py's MPI"
         )
-    return f"run it as `mpiexec -n {expected} ...`"
+    return f"run it as `mpiexec -n {expected} python -m mpi4py ...`"

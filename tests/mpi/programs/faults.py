@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -253,3 +254,48 @@ def faulty_soaks_slowly(comm: Comm, clients: Comm) -> None:
             learner.update_priorities(drawn.ids, drawn.weights)
         learner.stop()
     note(f"credits.{comm.Get_rank()}", str(learner.unacknowledged + learner.requested))
+
+
+# ---- a client that is given up ----
+
+
+def faulty_gives_up(comm: Comm, clients: Comm) -> None:
+    """Fail with a large batch, and a large header, under way to a replay rank that has stopped.
+
+    Then come again.
+    """
+    process = int(Path("pid.0").read_text())
+    records = batch(0, 200_000)[0]
+    with suppress(ZeroDivisionError), ActorClient(comm, RECORD) as actor:
+        os.kill(process, signal.SIGSTOP)
+        actor.add(records)
+        actor.add(records, 1.0)
+        raise ZeroDivisionError("this actor fails")
+    del actor
+    gc.collect()
+    other = [np.full(records.nbytes, 7, np.uint8) for _ in range(4)]
+    os.kill(process, signal.SIGCONT)
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(1, 10))
+        while actor.unacknowledged:
+            actor.poll()
+    del other
+
+
+def faulty_sends_too_much(comm: Comm, clients: Comm) -> None:
+    """Send messages that are longer than any count; of the memory nothing is touched."""
+    raw = Raw(comm)
+    raw.hello()
+    data = np.zeros(1 << 31, np.uint8)
+    for tag, code, text in (
+        (CONTROL_TAG, Code.PROTOCOL, "whose length MPI gives as"),
+        (PAYLOAD_TAG, Code.PAYLOAD, "that nothing announced"),
+    ):
+        raw.kept.append((data, comm.Isend([data, MPI.BYTE], 0, tag)))
+        raw.expect(Kind.REFUSED, code, text)
+        raw.hello()
+    raw.message(Kind.ADD, count=10, itemsize=ITEM, payload=10 * ITEM, flags=Flag.DEFAULT)
+    raw.kept.append((data, comm.Isend([data, MPI.BYTE], 0, PAYLOAD_TAG)))
+    raw.expect(Kind.ACK, Code.PAYLOAD, "where 280 were announced")
+    raw.message(Kind.BYE)
+    raw.expect(Kind.GOODBYE, Code.OK)

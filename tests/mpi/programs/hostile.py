@@ -115,6 +115,54 @@ def hostile_adds(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw.bye()
 
 
+def packed(seed: int) -> tuple[bytes, ...]:
+    """Return the body of an ADD that has its transitions in it."""
+    records, priorities = batch(seed, 10)
+    return priorities.tobytes(), records.tobytes()
+
+
+def hostile_inline(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Bad batches right between good ones, all there before the first is answered."""
+    raw = Raw(comm)
+    raw.hello()
+    fields = {"count": 10, "itemsize": ITEM, "payload": 10 * ITEM, "flags": Flag.INLINE}
+    priorities, records = packed(99)
+    spoiled = np.frombuffer(priorities, "<f8").copy()
+    for seed, (value, code) in enumerate(
+        [(np.nan, Code.PRIORITY), (-1.0, Code.PRIORITY), (np.inf, Code.PRIORITY), (0.5, Code.DTYPE)]
+    ):
+        spoiled[7] = value
+        wrong = fields if code is Code.PRIORITY else {"count": 20, "itemsize": ITEM // 2}
+        raw.message(Kind.ADD, *packed(2 * seed), **fields)
+        body = spoiled.tobytes() if code is Code.PRIORITY else bytes(8 * 20)
+        raw.message(Kind.ADD, body, records, **{**fields, **wrong})
+        raw.message(Kind.ADD, *packed(2 * seed + 1), **fields)
+        answers = [raw.receive() for _ in range(2)]
+        while not any(a.sequence == raw.sequence for a in answers):
+            answers.append(raw.receive())
+        refused = [a for a in answers if a.code is not Code.OK]
+        assert [(a.code, a.sequence) for a in refused] == [(code, raw.sequence - 1)], answers
+        assert code is Code.DTYPE or "7" in refused[0].text
+    raw.bye()
+
+
+def hostile_inline_credits(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
+    """Batches beyond the credits are refused, while the rate limiter holds answers back."""
+    raw = Raw(comm)
+    raw.hello()
+    for seed in range(12):
+        raw.message(
+            Kind.ADD, *packed(seed), count=10, itemsize=ITEM, payload=10 * ITEM, flags=Flag.INLINE
+        )
+    codes = [raw.receive().code for _ in range(6)]
+    assert codes.count(Code.CREDIT) >= 5, codes
+    raw.message(Kind.BYE)
+    while raw.receive().kind is not Kind.GOODBYE:
+        pass
+    for _, request in raw.kept:
+        request.Wait()
+
+
 def hostile_messages(comm: MPI.Intracomm, clients: MPI.Intracomm) -> None:
     raw = Raw(comm)
     raw.message(Kind.SAMPLE, count=1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import content
 import numpy as np
+import shard_clients
 import shard_faults
 import sharding
 from mpi4py import MPI
@@ -27,7 +28,7 @@ def main() -> None:
         serve(comm, shards, {**settings["config"], **settings["own"].get(str(rank), {})})
     else:
         role = settings["roles"][rank - shards]
-        module = sharding if hasattr(sharding, role) else shard_faults
+        module = next(m for m in (sharding, shard_faults, shard_clients) if hasattr(m, role))
         getattr(module, role)(comm, clients, shards)
 
 

@@ -34,6 +34,8 @@ def save_rates(path: Path, report: Report) -> None:
     """
     parts = curves(report)
     figure = make_figure(8.0, 1.2 + 2.9 * max(1, len(parts) // 2))
+    from matplotlib.ticker import LogLocator
+
     figure.suptitle(f"Intake of replay servers\n{report.machine['processor']}", fontsize="medium")
     grid = figure.subplots(max(1, len(parts) // 2), 2, sharex=True, sharey="row", squeeze=False)
     for axes, (title, stacks) in zip(grid.flat, parts.items(), strict=False):
@@ -46,7 +48,9 @@ def save_rates(path: Path, report: Report) -> None:
         axes.set_yscale("log")
         axes.set_xticks(sorted({actors for points in stacks.values() for actors in points}))
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("")
+        axes.yaxis.set_major_formatter("{x:,g}")
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axes.yaxis.set_minor_formatter("{x:,g}")
         axes.set_ylabel("transitions per second (median)")
         axes.grid(color="0.85", linewidth=0.6, which="both")
         axes.set_axisbelow(True)
