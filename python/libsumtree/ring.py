@@ -16,9 +16,10 @@ from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
 from .frames import Footprint, gather, layout_of
 from .ids import Ids
+from .masses import masses_of
 from .records import check_record_dtype
 from .snapshot import Snapshot
-from .tree import PriorityTree, masses_of
+from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Ring:
 
     def __len__(self) -> int:
         """Give the number of transitions held now."""
-        return self._ids.next_number - self._oldest
+        return min(self._ids.next_number - self._floor, self._capacity)
 
     def footprint(self) -> Footprint:
         """Return what its records take, and what they would if none shared frames. O(size)."""

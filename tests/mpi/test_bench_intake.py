@@ -34,6 +34,19 @@ def _quick_and_afresh(monkeypatch: pytest.MonkeyPatch) -> None:
     results.results_of.cache_clear()
 
 
+def test_ranks_that_are_no_world_say_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where mpiexec belongs to another MPI than mpi4py."""
+    alone = tmp_path / "mpiexec"
+    alone.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    alone.chmod(0o755)
+    monkeypatch.setattr(launch, "find_mpiexec", lambda: str(alone))
+    text = "raw MPI: a process ended with status 1: .*started 1 rank where 4 were asked for"
+    with pytest.raises(BenchmarkError, match=text):
+        rounds.check(stacks.MPI_RAW, "cartpole")
+
+
 # ---- what servers hold -------------------------------------------------------------------
 
 
@@ -230,6 +243,7 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rates["unit"] == "transitions a second"
     assert {*rates["rows"][0]["figures"]} == {stack.title for stack in stacks.STACKS}
     assert "libzmq" in rates["about"]
+    assert "One copy of each CartPole record into a ring, by one core" in rates["about"]
     assert "mpi4py" in rates["about"]
     assert content["settings"]["seconds of each part of a run"] == 0.02
 

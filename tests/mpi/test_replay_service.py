@@ -74,6 +74,11 @@ def test_rate_limiter_keeps_the_ratio(jobs: Jobs) -> None:
     assert balances.max() <= 400.0 + 300.0 + overshoot
 
 
+def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
+    job = jobs.run("prefetches", "adds_for_ever", capacity=500)
+    assert job.summary["sampled"] == 8 * 64
+
+
 def test_default_error_buffer_lets_large_requests_pass(jobs: Jobs) -> None:
     """Requests larger than anything the ratio has seen, one actor, one credit: no deadlock."""
     job = jobs.run("paces", "adds_for_ever", capacity=500, actor_credits=1, samples_per_insert=0.5)

@@ -13,6 +13,10 @@ def test_lag_counts_updates_that_came_too_late(jobs: Jobs) -> None:
     jobs.run_shards(2, "lags", capacity=256, clients=2)
 
 
+def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
+    jobs.run_shards(2, "prefetches", capacity=256, clients=4)
+
+
 def test_an_update_is_sent_to_all_its_shards_or_to_none(jobs: Jobs) -> None:
     settings = {"capacity": 256, "clients": 2, "update_credits": 1, "alpha": 0.5}
     job = jobs.run_shards(2, "updates_all_or_nothing", **settings)

@@ -34,7 +34,7 @@ RINGS, INTAKE = "python/libsumtree/ring.py", "python/libsumtree/intake.py"
 DISTINCT = "python/bindings/distinct.h"
 TREE, WITHDRAWAL = "python/libsumtree/tree.py", "python/libsumtree/withdrawal.py"
 PERSISTENCE, ANNEALING = "python/libsumtree/persistence.py", "python/libsumtree/annealing.py"
-FRAMES = "python/libsumtree/frames.py"
+FRAMES, MASSES = "python/libsumtree/frames.py", "python/libsumtree/masses.py"
 CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
 UPDATES, DESCENTS, X86 = "src/updates_host.c", "src/descents_host.c", "src/descents_x86.c"
 CHECKS, PHILOX, RULES, SUMTREE = (
@@ -327,12 +327,8 @@ RING = [
     Mutant(
         "a priority for a stale id is not validated",
         BUFFER,
-        """            masses = masses_of(values, self._alpha)
-            self._check_not_bare(numbers, live)
-""",
-        """            masses = masses_of(np.where(live, values, 1.0), self._alpha)
-            self._check_not_bare(numbers, live)
-""",
+        "            masses = self._masses_for(priorities, numbers)\n",
+        "            masses = self._masses_for(np.where(live, priorities, 1.0), numbers)\n",
         buffer_tests("sample", "priorities_for_stale_ids_are_validated"),
     ),
     Mutant(
@@ -345,8 +341,8 @@ RING = [
     Mutant(
         "alpha applied twice",
         BUFFER,
-        "            masses = masses_of(values, self._alpha)\n",
-        "            masses = masses_of(masses_of(values, self._alpha), self._alpha)\n",
+        "        return masses_of(values, self._alpha)\n",
+        "        return masses_of(masses_of(values, self._alpha), self._alpha)\n",
         buffer_tests("add", "alpha_is_applied_once"),
     ),
     Mutant(
@@ -583,21 +579,21 @@ SAMPLING = [
     ),
     Mutant(
         "alpha 0 left without priorities",
-        TREE,
+        MASSES,
         "        if masses.any():\n",
         "        if False:\n",
         buffer_tests("alpha", "alpha_0_cannot_be_left_without_priorities"),
     ),
     Mutant(
         "the quotient of two alphas as a double",
-        TREE,
+        MASSES,
         "power = np.longdouble(alpha) / np.longdouble(old)",
         "power = alpha / old",
         buffer_tests("alpha", "the_power_itself_is_rounded_once"),
     ),
     Mutant(
         "a mass above 2^960 from another alpha",
-        TREE,
+        MASSES,
         "bad = ~(new <= MAX_MASS)",
         "bad = np.isnan(new)",
         buffer_tests("alpha", "a_mass_that_would_be_too_large_is_named"),
@@ -837,8 +833,8 @@ SERVICE = [
     Mutant(
         "a learner's updates take no time",
         "python/libsumtree/replay/share.py",
-        "        self._due = max(self._due + taken, now)",
-        "        self._due = max(self._due, now)",
+        "self._pause * (self._used + now - begin)",
+        "self._pause * (now - begin)",
         ["tests/python/test_replay_share.py::test_updates_count"],
     ),
     Mutant(

@@ -40,6 +40,12 @@ def test_every_option_has_help_and_shows_its_default(capsys):
     assert "--evaluate POLICY" in text
 
 
+@pytest.mark.parametrize("prefetch", ["-1", "4"])
+def test_prefetch_is_within_the_credits(prefetch):
+    with pytest.raises(OptionError, match=f"--prefetch is {prefetch}: it must be 0 to 3"):
+        options("--prefetch", prefetch).check()
+
+
 def test_options_are_read():
     given = options("--hidden", "64,32", "--samples-per-insert", "none", "--steps", "2000")
     assert given.hidden == (64, 32)

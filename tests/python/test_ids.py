@@ -153,3 +153,41 @@ def test_resolve_agrees_with_a_list_of_what_was_issued(
                 ids.resolve(name, oldest)
         else:
             assert ids.resolve(name, oldest)[1] == (name in issued[oldest:])
+
+
+@given(
+    some.lists(some.integers(0, 6), min_size=1, max_size=4),
+    some.integers(0, 12),
+    some.lists(some.integers(-2, 26), max_size=5),
+    some.integers(0, 5),
+)
+def test_ids_that_are_all_held_are_told_as_one_by_one(
+    epochs: list[int], oldest: int, numbers: list[int], epoch: int
+) -> None:
+    ids = Ids()
+    for place, count in enumerate(epochs):
+        if place:
+            ids.open_epoch(place)
+        ids.issue(count)
+    given_ids = np.array([name_of(epoch, 0) + number for number in numbers], np.int64)
+    found = ids.numbers_of_held(given_ids, oldest)
+    try:
+        resolved, live = ids.resolve(given_ids, oldest)
+    except IdError:
+        assert found is None
+        return
+    of_this_epoch = bool(numbers) and epoch == ids.epoch
+    assert (found is not None) == (of_this_epoch and bool(live.all()))
+    if found is not None:
+        assert found.tolist() == resolved.tolist()
+        assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "ids", [[0, 1], np.array([0, 1], np.int32), np.array([0, 1], ">i8"), np.array([0.0])]
+)
+def test_other_ids_than_plain_arrays_have_another_way(ids: Any) -> None:
+    own = Ids()
+    own.issue(5)
+    assert own.numbers_of_held(ids, 0) is None
+    assert own.numbers_of_held(np.array([0, 1]), 0) is not None

@@ -26,10 +26,10 @@ class Clock:
         share.served(self.now - cost)
 
     def flood(self, share: LearnerShare, until: int) -> None:
-        """An actor uses up its credits again and again."""
+        """An actor has most of its credits in use, again and again."""
         while self.now < until:
-            self.now += MS // 10
-            share.came(self.now, last_credit=True)
+            self.now = min(until, self.now + MS // 10)
+            share.came(self.now, pressed=True)
 
 
 @pytest.fixture
@@ -40,11 +40,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_requests_wait_until_their_time_is_the_share(clock: Clock) -> None:
     share = LearnerShare(0.2)
     assert not share.is_spent(coming=True)
-    clock.serve(share, 2 * MS)
+    clock.serve(share, MS)
     end = clock.now
-    clock.flood(share, end + 7 * MS)
+    clock.flood(share, end + 4 * MS - 1)
     assert share.is_spent(coming=False)
-    clock.flood(share, end + 8 * MS)
+    clock.flood(share, end + 4 * MS)
+    assert not share.is_spent(coming=True)
+
+
+def test_no_request_waits_long(clock: Clock) -> None:
+    share = LearnerShare(0.01)
+    clock.serve(share, 100 * MS)
+    end = clock.now
+    clock.flood(share, end + 4 * MS)
+    assert share.is_spent(coming=True)
+    clock.flood(share, end + 5 * MS)
+    assert not share.is_spent(coming=True)
+
+
+def test_what_was_given_freely_is_not_asked_back(clock: Clock) -> None:
+    share = LearnerShare(0.5)
+    for _ in range(20):
+        clock.serve(share, MS)
+    end = clock.now
+    clock.flood(share, end + MS)
     assert not share.is_spent(coming=True)
 
 
@@ -63,7 +82,7 @@ def test_updates_count(clock: Clock) -> None:
 def test_nobody_waits_for_actors_that_lack_nothing(clock: Clock) -> None:
     share = LearnerShare(0.2)
     clock.serve(share, 10 * MS)
-    share.came(clock.now, last_credit=False)
+    share.came(clock.now, pressed=False)
     assert not share.is_spent(coming=True)
 
 

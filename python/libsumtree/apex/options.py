@@ -81,6 +81,9 @@ class ApexOptions:
     gamma: float = _option(0.99, "X", "discount of one environment step", float)
     n_step: int = _option(5, "N", "rewards in one return", int)
     batch_size: int = _option(512, "N", "transitions in one learner step", int)
+    prefetch: int = _option(
+        2, "N", "samples drawn and on their way while the learner computes, 0 to 3", int
+    )
     target_interval: int = _option(
         50, "N", "learner steps between two copies to the target network", int
     )
@@ -216,6 +219,7 @@ _RANGES = {
     "actors": (1, 4096),
     "shards": (1, 4096),
     "n_step": (1, 1000),
+    "prefetch": (0, 3),
     "batch_size": (1, 65_536),
     "actor_batch": (1, 65_536),
     "beta": (0, 1),

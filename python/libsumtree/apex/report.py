@@ -41,6 +41,8 @@ def summary(
         f"environment steps    {counters.inserted:,d} ({episodes})",
         f"learner steps        {training.learner.steps:,d} of {options.batch_size} transitions",
         f"samples              {counters.sampled:,d}, priorities stale {counters.stale:,d}",
+        f"prefetch             {options.prefetch}, {training.mean_lag:.1f} updates too late for a "
+        "sample on average",
         f"best policy          mean return {best.validation_return:.2f} over "
         f"{training.validation_episodes} validation seeds, at {best.environment_steps:,d} steps",
         f"saved                {options.output_dir / POLICY_FILE}, "

@@ -31,8 +31,6 @@ Array = NDArray[Any]
 _PATIENCE = 0.005
 #: Seconds that a sample may take once all environment steps are made.
 _LAST_SAMPLE_SECONDS = 1.0
-#: Sample requests under way.
-_REQUESTS = 2
 
 
 class BestPolicy:
@@ -133,6 +131,7 @@ class Training:
         self._source: ParameterSource | None = None
         self._validated = 0
         self._drawn = 0
+        self._lags: list[int] = []
         if client.state is not None:
             self._load_state(client.state)
 
@@ -141,6 +140,11 @@ class Training:
         """Number of episodes in one validation."""
         return len(self._seeds)
 
+    @property
+    def mean_lag(self) -> float:
+        """How many of this learner's updates came too late for a sample, on average."""
+        return sum(self._lags) / max(1, len(self._lags))
+
     def run(self, source: ParameterSource) -> None:
         """Learn until all environment steps are made, a signal comes or the replay rank ends."""
         self._source = source
@@ -148,7 +152,7 @@ class Training:
         try:
             if self._done >= options.steps:
                 return
-            for _ in range(_REQUESTS):
+            for _ in range(options.prefetch):
                 client.request(options.batch_size)
             while not self._over():
                 sample = self._next_sample()
@@ -237,13 +241,15 @@ class Training:
                         f"the replay rank has given no sample within {self._options.timeout:g} s"
                     ) from None
                 continue
-            self._client.request(self._options.batch_size)
+            if self._options.prefetch:
+                self._client.request(self._options.batch_size)
             return sample
         return None
 
     def _learn(self, sample: ReplaySample) -> None:
         options, learner = self._options, self.learner
         self._drawn = sample.status.sampled
+        self._lags.append(sample.lag)
         update = learner.update(sample.transitions, sample.weights)
         self._client.update_priorities(sample.ids, update.priorities)
         self._progress.add_loss(update.loss)

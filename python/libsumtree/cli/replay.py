@@ -126,7 +126,7 @@ def _add_pacing(parser: argparse.ArgumentParser) -> None:
         "--learner-share",
         type=float,
         metavar="X",
-        help="how much of its time learners may take while actors lack credits (default: 0.2)",
+        help="how much of its time learners may take while actors flood it (default: 0.15)",
     )
     add(
         "--idle-sleep",

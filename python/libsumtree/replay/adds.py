@@ -70,7 +70,7 @@ class Adds:
 
     def _use_credit(self, peer: Peer, now: int) -> None:
         peer.unacked += 1
-        self._peers.share.came(now, peer.unacked >= self._peers.config.actor_credits)
+        self._peers.share.came(now, 2 * peer.unacked > self._peers.config.actor_credits)
 
     def _may_take(self, peer: Peer) -> bool:
         return (

@@ -59,9 +59,10 @@ class ReplayConfig:
     sample_credits, update_credits : int
         Requests and updates of one learner that may be without an answer.
     learner_share : float
-        How much of the replay rank's time learners may take while actors lack credits, above 0 and
-        at most 1: further requests wait then, so that a learner that asks without a pause does not
-        starve the actors. As long as no actor has used up its credits, no request waits.
+        How much of the replay rank's time learners may take while actors flood it, above 0 and at
+        most 1: further requests wait then, so that a learner that asks without a pause does not
+        starve the actors; never for more than 5 ms. As long as no actor has more than half of its
+        credits in use, no request waits.
     max_batch : int
         Transitions, samples or ids in one message.
     idle_sleep : float
@@ -111,7 +112,7 @@ class ReplayConfig:
     actor_credits: int = 3
     sample_credits: int = 3
     update_credits: int = 16
-    learner_share: float = 0.2
+    learner_share: float = 0.15
     max_batch: int = 65536
     idle_sleep: float = 0.002
     receive: Receive = "matched"

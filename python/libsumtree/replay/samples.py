@@ -77,7 +77,7 @@ class Samples:
         ready = [asked for asked in self._questions if draws.may_pass(peers, asked[1])]
         self._answer_questions(ready)
         busy = bool(ready)
-        while self._requests and not peers.share.is_spent(self._coming()):
+        while self._requests and not self._make_way():
             peer, request = self._requests[0]
             if not draws.may_pass(peers, request):
                 return busy
@@ -89,6 +89,13 @@ class Samples:
             peers.share.served(begin)
             busy = True
         return busy
+
+    def _make_way(self) -> bool:
+        """Whether requests wait for batches; not if it is the rate limiter that actors wait for."""
+        peers = self._peers
+        if not peers.share.is_spent(self._coming()):
+            return False
+        return peers.limiter.may_insert(len(peers.ring()))
 
     def largest(self) -> float:
         """Return how many samples the largest request that waits is for; 0 if none does."""

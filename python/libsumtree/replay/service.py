@@ -109,6 +109,7 @@ class Service:
                 if isinstance(received, Malformed):
                     self._handle(received)
                 elif not self._adds.take(received[0], received[1]):
+                    self._adds.release()  # actors go on while a learner is served
                     self._handle(self._channel.read(received))
                 taken += 1
                 looks = _LOOKS

@@ -52,6 +52,9 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         The number of this one of several learners, see `LearnerClient`.
     idle_sleep, receive
         See `ReplayClient`.
+    prefetch : int
+        So many requests are in flight when `sample` returns, see `LearnerClient`; fewer as long as
+        an update is without an answer.
 
     Raises
     ------
@@ -68,7 +71,9 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         learner: int | None = None,
         idle_sleep: float = IDLE_SLEEP,
         receive: Receive = "matched",
+        prefetch: int = 0,
     ) -> None:
+        self._prefetch = as_count(prefetch, "prefetch")
         self._draws: deque[Draw] = deque()
         super().__init__(
             comm,
@@ -79,6 +84,13 @@ class ShardedLearner(ShardedClient[ShardLearner]):
             ),
             idle_sleep,
         )
+        credits = min(client._agreed.sample_credits for client in self._clients)
+        if self._prefetch > credits:
+            self.close()
+            raise ArgumentError(
+                f"prefetch is {prefetch}: the replay ranks grant {credits} requests without an "
+                "answer"
+            )
         terms = self._clients[0]._agreed
         self._stream = Stream(seed_of(terms.seed), learner_number(learner), terms.position)
 
@@ -169,7 +181,15 @@ class ShardedLearner(ShardedClient[ShardLearner]):
         if not draw.done:
             self._raise_if_stopping()
         assert draw.result is not None
+        self._request_ahead(draw)
         return self._sample_of(draw.result, draw.beta)
+
+    def _request_ahead(self, like: Draw) -> None:
+        while len(self._draws) < self._prefetch and not self.stopping:
+            if self._short_of_credit() or self._without_answer():
+                return
+            self._draws.append(Draw(like.n, like.beta))
+            self._advance()
 
     def _sample_of(self, result: Result, beta: float | None) -> ReplaySample:
         exponent = result.beta if beta is None else beta

@@ -7,14 +7,17 @@ import time
 _QUIET = 1_000_000
 """Nanoseconds without a batch, after which nobody has to make way for actors."""
 
+_LONGEST = 5_000_000
+"""The longest wait of a request, and how long a pressed actor counts, in nanoseconds."""
+
 
 class LearnerShare:
     """Has learners make way for actors.
 
     A learner that asks without a pause would take nearly all the time of a replay rank, for a
-    request is worth many batches. So once learners have taken some time, and an actor has used all
-    its credits meanwhile, further requests wait until as much time has passed as makes that their
-    share; but only while batches keep coming.
+    request is worth many batches. So once learners have taken some time, and an actor has had more
+    than half of its credits in use lately, further requests wait until as much time has passed as
+    makes that their share; but only while batches keep coming.
 
     Parameters
     ----------
@@ -25,31 +28,37 @@ class LearnerShare:
     def __init__(self, share: float) -> None:
         self._pause = 1.0 / share - 1.0
         self._due = 0.0
+        self._used = 0
         self._batch = 0
-        self._pressed = False
+        self._pressed = -_LONGEST
 
-    def came(self, now: int, last_credit: bool) -> None:
-        """Note that a batch came now (``time.perf_counter_ns``), for the last credit of its actor.
+    def came(self, now: int, pressed: bool) -> None:
+        """Note that a batch came now (``time.perf_counter_ns``).
 
-        Actors that find a credit whenever they have a batch lack nothing.
+        `pressed`: its actor has more than half of its credits in use here. An actor of which no
+        more ever wait lacks nothing.
         """
         self._batch = now
-        self._pressed = self._pressed or last_credit
+        if pressed:
+            self._pressed = now
 
     def spent(self, begin: int) -> None:
         """Note that learners have had the time since `begin` (``time.perf_counter_ns``)."""
-        now = time.perf_counter_ns()
-        taken = now - begin
-        self._due = max(self._due + taken, now) + self._pause * taken
+        self._used += time.perf_counter_ns() - begin
 
     def served(self, begin: int) -> None:
-        """Note the same of a request that was served; actors may lack credits after it."""
-        self.spent(begin)
-        self._pressed = False
+        """Note the same of a request that was served: the next one may have to wait.
+
+        For this request and the updates since the one before, and no longer than 5 ms: what was
+        given while no actor lacked credits is not asked back.
+        """
+        now = time.perf_counter_ns()
+        self._due = now + min(self._pause * (self._used + now - begin), _LONGEST)
+        self._used = 0
 
     def is_spent(self, coming: bool) -> bool:
         """Whether requests have to wait, given whether a batch is known to be on its way."""
-        if not self._pressed or not self._pause:
-            return False
         now = time.perf_counter_ns()
-        return now < self._due and (coming or now - self._batch < _QUIET)
+        if now >= self._due or now - self._pressed >= _LONGEST:
+            return False
+        return coming or now - self._batch < _QUIET

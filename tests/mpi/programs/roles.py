@@ -255,6 +255,21 @@ def paces(comm: Comm, clients: Comm) -> None:
         learner.stop()
 
 
+def prefetches(comm: Comm, clients: Comm) -> None:
+    """Two draws are under way whenever one is given, and each says what it missed."""
+    with LearnerClient(comm, RECORD, prefetch=2) as learner:
+        lags = []
+        for _ in range(6):
+            sample = learner.sample(64)
+            assert learner.requested == 2
+            lags.append(sample.lag)
+            learner.update_priorities(sample.ids, 1.0)
+            while learner.unacknowledged:
+                learner.poll()
+        assert lags == [0, 1, 2, 2, 2, 2]
+        learner.stop()
+
+
 def exhausts_credits(comm: Comm, clients: Comm) -> None:
     """No learner draws: acknowledgements stop, and so must this actor."""
     with ActorClient(comm, RECORD, timeout=0.5) as actor:

@@ -11,7 +11,7 @@ from content import RECORD, batch
 from mpi4py import MPI
 from sharding import expect, learner_of, settle
 
-from libsumtree.errors import RejectedError, ReplayTimeoutError
+from libsumtree.errors import ArgumentError, RejectedError, ReplayTimeoutError
 from libsumtree.ids import NUMBER_BITS
 from libsumtree.replay import ShardedActor, ShardedLearner
 
@@ -41,6 +41,26 @@ def lags(comm: Comm, clients: Comm, shards: int) -> None:
         assert learner.sample(64).lag == 2
         assert learner.sample(64).lag == 0
         learner.stop()
+
+
+def prefetches(comm: Comm, clients: Comm, shards: int) -> None:
+    """Two draws are under way whenever one is given, and each says what it missed."""
+    with ShardedActor(comm, RECORD, shards) as actor:
+        fill(actor)
+    with ShardedLearner(comm, RECORD, shards, prefetch=2) as learner:
+        lags = []
+        for _ in range(6):
+            sample = learner.sample(64)
+            assert learner.requested == 2
+            lags.append(sample.lag)
+            learner.update_priorities(sample.ids, 1.0)
+            settle(learner)
+        assert lags == [0, 1, 2, 2, 2, 2]
+    with ShardedLearner(comm, RECORD, shards) as learner:
+        learner.stop()
+    expect(
+        ArgumentError, lambda: ShardedLearner(comm, RECORD, shards, prefetch=99), "prefetch is 99"
+    )
 
 
 def updates_all_or_nothing(comm: Comm, clients: Comm, shards: int) -> None:

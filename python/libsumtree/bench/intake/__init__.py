@@ -9,4 +9,5 @@ records.py  what is sent, and what a server must hold   clients.py  what actors 
 board.py    the memory in which processes see phases    process.py  what each process runs
 launch.py   starts and ends the processes of a run      rounds.py   runs, by turns
 tables.py   what the rounds found, as tables            drawing.py  and as a picture
+floor.py    what one core copies
 """

@@ -15,6 +15,7 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ...arguments import Doubles
+from ...replay import check_world
 from ...replay.channel import Backoff
 from .board import Board, Phase
 from .published import Columns, PublishedBuffer, Sample, add_all, columns_of
@@ -25,8 +26,15 @@ _ADD, _SAMPLE, _UPDATE, _DONE = 1, 2, 3, 4
 _SERVER_SLEEP, _CLIENT_SLEEP = 0.002, 0.001
 
 
-def rank() -> int:
-    """Give the place of this process."""
+def rank(places: int) -> int:
+    """Give the place of this process, one of so many.
+
+    Raises
+    ------
+    WorldError
+        If the launcher did not join them all into one world.
+    """
+    check_world(MPI.COMM_WORLD, places)
     return int(MPI.COMM_WORLD.Get_rank())
 
 

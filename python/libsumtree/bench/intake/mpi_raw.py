@@ -10,7 +10,14 @@ from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ...arguments import Doubles
-from ...replay import ActorClient, LearnerClient, ReplayConfig, ReplayRank, ReplaySample
+from ...replay import (
+    ActorClient,
+    LearnerClient,
+    ReplayConfig,
+    ReplayRank,
+    ReplaySample,
+    check_world,
+)
 from .board import Board
 from .records import Batch, Held
 from .task import ACTOR_CREDITS, BETA, SERVER, UPDATE_CREDITS, Task
@@ -18,8 +25,15 @@ from .task import ACTOR_CREDITS, BETA, SERVER, UPDATE_CREDITS, Task
 _SECONDS = 60.0
 
 
-def rank() -> int:
-    """Give the place of this process."""
+def rank(places: int) -> int:
+    """Give the place of this process, one of so many.
+
+    Raises
+    ------
+    WorldError
+        If the launcher did not join them all into one world.
+    """
+    check_world(MPI.COMM_WORLD, places)
     return int(MPI.COMM_WORLD.Get_rank())
 
 

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     task = Task.read(folder)
     stack = import_module(task.stack)
-    place = int(arguments[1]) if len(arguments) > 1 else stack.rank()
+    place = int(arguments[1]) if len(arguments) > 1 else stack.rank(task.places)
     with task.ended_with_starter(), Board(board_of(folder)) as board:
         if place == SERVER:
             held: Held = stack.serve(task, board)

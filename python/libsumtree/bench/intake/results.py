@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from ... import machine
 from ...arguments import Doubles
 from ...errors import BenchmarkUnavailableError
+from .floor import copy_rate
 from .launch import check_zmq
 from .records import RECORDS
 from .rounds import Measured, check, measure
@@ -55,12 +56,15 @@ class Results:
         What carried the messages.
     missing : dict of str to str
         What was not measured, and why.
+    copies : dict of str to float
+        By record, how many transitions a second one core copies into a ring: see `copy_rate`.
     """
 
     rounds: Mapping[Cell, list[dict[str, Measured]]]
     stacks: list[Stack]
     libraries: list[str]
     missing: Mapping[str, str]
+    copies: Mapping[str, float] = field(default_factory=dict)
 
     def figures(self, cell: Cell, figure: Callable[[Measured], float]) -> dict[str, Doubles]:
         """Give one figure of all stacks, an array of the rounds each."""
@@ -85,7 +89,8 @@ def results_of(setting: IntakeSetting) -> Results:
             libraries.append(check(stack, record))
     cells = [Cell(record, actors) for record in setting.records for actors in setting.actors]
     rounds = {cell: _rounds(cell, stacks, setting) for cell in cells}
-    return Results(rounds, stacks, list(dict.fromkeys(libraries)), missing)
+    copies = {record: copy_rate(RECORDS[record]) for record in setting.records}
+    return Results(rounds, stacks, list(dict.fromkeys(libraries)), missing, copies)
 
 
 def _stacks() -> tuple[list[Stack], dict[str, str]]:

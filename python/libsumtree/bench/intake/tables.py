@@ -34,12 +34,22 @@ def rates_table(setting: IntakeSetting, missing: dict[str, str]) -> Table:
         f"Intake of all stacks, {OURS} against {against}",
         f"Batches of {BATCH} transitions with priorities, acknowledged. The server of {OURS} is "
         f"libsumtree.replay as users get it, that of {ZMQ_RAW.title} one ROUTER loop on a local "
-        f"socket over the same buffer. The aim is {RAW_AIM:g}, the goal {RAW_GOAL:g}. {_AIMED} "
+        "socket over the same buffer; actors of both send a batch from where it lies. The aim is "
+        f"{RAW_AIM:g}, the goal {RAW_GOAL:g}. {_AIMED} "
         "After every run each server held as many transitions as were acknowledged; in a run "
         "before, every record that was sent, bit for bit, and their total. "
-        f"{'; '.join(results.libraries)}.",
+        f"{_copies(results)}{'; '.join(results.libraries)}.",
         _rate_rows(results, against, Aim(RAW_AIM) if against == ZMQ_RAW.title else None),
         RATES,
+    )
+
+
+def _copies(results: Results) -> str:
+    """Say what a server of one core cannot pass."""
+    return "".join(
+        f"One copy of each {RECORDS[record].title} record into a ring, by one core, from memory of "
+        f"its own, goes at {rate:,.0f}. "
+        for record, rate in results.copies.items()
     )
 
 
