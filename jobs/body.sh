@@ -130,13 +130,22 @@ job_run_directory() {
         job_fail 78 "the script $job_script cannot be kept in $run"
 }
 
+# Ends the job unless $2, what $1 holds, is a whole number or nothing: bash would evaluate it.
+job_need_number() {
+    case $2 in
+    *[!0-9]* | 0?* | ??????????*) job_fail 78 "$1 is '$2': it must be a whole number of at most 9 digits" ;;
+    esac
+}
+
 # Where the scheduler does not count restarts: once for each start of this job.
 job_count() {
     local counter=$run/restarts.$job_id
     [ -z "$job_restarts" ] || return 0
     job_restarts=${LIBSUMTREE_RESTARTS:-0}
     if [ -f "$counter" ]; then
-        job_restarts=$(($(cat "$counter") + 1))
+        job_restarts=$(cat "$counter")
+        job_need_number "$counter" "$job_restarts"
+        job_restarts=$((job_restarts + 1))
     fi
     printf '%s\n' "$job_restarts" >"$counter" || job_fail 78 "$counter cannot be written"
 }
@@ -290,6 +299,9 @@ job_what_is_left() {
 job_main() {
     set +eu # the init scripts of module systems break under both
     job_usr1='' job_term='' job_pid=''
+    job_need_number LIBSUMTREE_LEAD "${LIBSUMTREE_LEAD-}"
+    job_need_number LIBSUMTREE_MAX_RESTARTS "${LIBSUMTREE_MAX_RESTARTS-}"
+    job_need_number LIBSUMTREE_RESTARTS "${LIBSUMTREE_RESTARTS-}"
     job_traps
     job_run_directory
     job_count

@@ -11,9 +11,9 @@ from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_sa
 from .errors import ArgumentError, TooFewError
 from .frames import check_runs
 from .intake import Intake, append_packed, append_whole
+from .masses import masses_of, raised
 from .persistence import SavedRing
 from .ring import Records, RowBytes, as_records, take_rows
-from .tree import masses_of, raised
 
 
 class Sample(NamedTuple):

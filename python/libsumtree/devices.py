@@ -8,6 +8,7 @@ from typing import Any
 from . import _core
 from .arguments import as_integer
 from .errors import DeviceError
+from .machine import whole_number
 
 LOCAL_RANK_VARIABLES = (
     "OMPI_COMM_WORLD_LOCAL_RANK",  # Open MPI
@@ -24,9 +25,9 @@ LOCAL_RANK_VARIABLES = (
 def local_rank() -> int:
     """Give the number of this process among the ranks of its node; 0 without a launcher of MPI."""
     for variable in LOCAL_RANK_VARIABLES:
-        text = os.environ.get(variable, "")
-        if text.isdecimal():
-            return int(text)
+        number = whole_number(os.environ.get(variable, ""))
+        if number is not None:
+            return number
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from pathlib import Path
 
 _NVIDIA = "driver/nvidia/gpus"
@@ -56,7 +57,12 @@ def cores() -> int:
 def threads() -> int:
     """Give the threads that multicore uses: OMP_NUM_THREADS, else one for each usable core."""
     first = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    return int(first) if first.isdigit() and int(first) > 0 else cores()
+    return whole_number(first) or cores()
+
+
+def whole_number(text: str) -> int | None:
+    """Read a whole number of at most 9 digits, as variables of the environment hold; else None."""
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None
 
 
 def gpus(proc: Path = Path("/proc")) -> list[str]:

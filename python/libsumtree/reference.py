@@ -122,7 +122,7 @@ class _Tree:
         return self.capacity
 
     def update(self, indices: ArrayLike, masses: ArrayLike) -> None:
-        """Do as `libsumtree.tree.Tree.update` does."""
+        """Do as `libsumtree.SumTree.update` does."""
         where = as_indices(indices, self.capacity)
         what = as_doubles(masses, "masses")
         check_same_shape(where.shape, what.shape, ("indices", "masses"))
@@ -158,7 +158,7 @@ class _Tree:
                     raise CorruptTreeError(f"node {node} of plane {name!r} is not as its children")
 
     def nodes(self, plane: Plane) -> Doubles:
-        """Do as `libsumtree.tree.Tree.nodes` does."""
+        """Do as `libsumtree.SumTree.nodes` does."""
         if plane not in ("sum", "min", "max"):
             raise ArgumentError(f"plane is {plane!r}: it must be one of 'sum', 'min', 'max'")
         if plane not in self._planes:

@@ -16,9 +16,10 @@ from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
 from .frames import Footprint, gather, layout_of
 from .ids import Ids
+from .masses import masses_of
 from .records import check_record_dtype
 from .snapshot import Snapshot
-from .tree import PriorityTree, masses_of
+from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
 
 if TYPE_CHECKING:

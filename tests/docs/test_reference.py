@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType, MethodType
 
 import pytest
 from sphinx.util.inventory import InventoryFile
@@ -137,6 +140,37 @@ def test_every_name_that_a_package_offers_is_described(source: Path) -> None:
     modules = {path.stem for path in source.parent.glob("*") if path.suffix in ("", ".py")}
     names = set(exported_by(source)) - (modules if source.name == "__init__.py" else set())
     assert names <= described, names - described
+
+
+def members_of(owner: type) -> set[str]:
+    """Give the methods and properties of a class that this package writes and documents."""
+    found = set()
+    for name, value in inspect.getmembers(owner):
+        code = value.fget if isinstance(value, property) else value
+        ours = (getattr(code, "__module__", None) or "").startswith("libsumtree")
+        is_code = isinstance(code, FunctionType | MethodType)
+        if not name.startswith("_") and ours and is_code and code.__doc__:
+            found.add(name)
+    return found
+
+
+def test_every_method_of_a_described_class_is_described() -> None:
+    described = inventory()
+    for name in ("apex", "checkpoint", "inspection", "jobs.check", "metrics", "replay", "tuning"):
+        importlib.import_module(f"libsumtree.{name}")
+    names_of: dict[type, set[str]] = {}
+    for full in described:
+        module, _, name = full.rpartition(".")
+        if module in sys.modules and isinstance(getattr(sys.modules[module], name, None), type):
+            names_of.setdefault(getattr(sys.modules[module], name), set()).add(full)
+    assert len(names_of) > 60
+    missing = [
+        f"{min(names)}.{member}"
+        for owner, names in names_of.items()
+        for member in members_of(owner)
+        if not any(f"{name}.{member}" in described for name in names)
+    ]
+    assert missing == []
 
 
 def test_every_module_is_described_or_named_as_internal() -> None:

@@ -201,7 +201,7 @@ def restore(path: Path) -> None:
                 assert isinstance(error, CheckpointError) or "records of frames" in str(error)
                 continue
             restored.buffer.tree.validate()
-            make_limiter(ReplayConfig(8), restored)
+            make_limiter(ReplayConfig(8), restored, ReplayConfig(8))
 
 
 def use(path: Path) -> bool:

@@ -171,8 +171,6 @@ def run(words: list[str]) -> None:
 def seeds() -> list[bytes]:
     kept = []
     for command in range(len(COMMANDS)):
-        kept += [bytes([command, 1, 0, option, 1]) for option in range(6)]
-        kept += [
-            bytes([command, 2, 0, option, 1, 4, file]) for option in range(7) for file in range(15)
-        ]
+        kept += [bytes([command, 1, 0, option, 1]) for option in range(4)]
+        kept += [bytes([command, 2, 0, file % 7, 1, 4, file]) for file in range(len(_FILES))]
     return kept

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.util
+import os
 import re
 import resource
 import shutil
@@ -32,7 +33,7 @@ KEPT = ROOT / "tests" / "data" / "fuzz"
 TARGETS = ("messages", "checkpoints", "manifests", "sites", "command_line", "arrays", "tree")
 SMALLER_SECONDS = 60.0
 _COMPILE = (
-    *("clang-16", "-std=gnu11", "-g", "-O1", "-ffp-contract=off", "-DSUMTREE_BACKEND_CPU"),
+    *("clang-16", "-std=gnu11", "-w", "-g", "-O1", "-ffp-contract=off", "-DSUMTREE_BACKEND_CPU"),
     *("-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=undefined"),
 )
 
@@ -91,7 +92,12 @@ class Run:
         for job in range(jobs):
             with (self.folder / f"log-{job}").open("wb") as log:
                 self.processes.append(
-                    subprocess.Popen(self.command(seconds, job), stdout=log, stderr=log)
+                    subprocess.Popen(
+                        self.command(seconds, job),
+                        stdout=log,
+                        stderr=log,
+                        env={**os.environ, "TMPDIR": str(self.folder)},
+                    )
                 )
 
     def end(self) -> bool:

@@ -45,7 +45,7 @@ def test_another_number_of_shards_keeps_the_pace_and_knows_old_handles(
     pacing = {"min_size_to_sample": 61, "samples_per_insert": 1.0, "error_buffer": 300.0}
     settings = {"capacity": 300, "seed": 3, "checkpoint_dir": tmp_path / "files", **pacing}
     jobs.run_shards(2, "changes_the_pace", clients=2, **settings)
-    for _ in range(2):
+    for _ in range(2 if after == 1 else 1):
         job = jobs.run_shards(after, "finds_the_pace", **settings)
         assert "rate limit: as a learner has set it" in job.err
         limit = f'{{"min_size_to_sample": {minimum}, "samples_per_insert": 2.0, '

@@ -28,7 +28,7 @@ def saved_sizes(folder: Path) -> list[int]:
 
 def end_when_it_adds(jobs: Jobs, role: str, **config: Any) -> Job:
     """Start two shards with one client, and end the service once that says that it may be."""
-    job = jobs.start_shards(2, role, capacity=2000, grace=30, **config)
+    job = jobs.start_shards(2, role, capacity=2000, **{"grace": 30, **config})
     job.wait_for("adding")
     job.send(0, signal.SIGTERM)
     return job.succeed()
@@ -72,7 +72,7 @@ def test_one_round_of_checkpoints_at_a_time(jobs: Jobs, tmp_path: Path) -> None:
 def test_a_shard_that_nobody_came_to_is_saved_empty(jobs: Jobs, tmp_path: Path, shard: int) -> None:
     files = tmp_path / "files"
     jobs.options["ONLY_SHARD"] = str(shard)
-    config = {"checkpoint_dir": files, "dtype": None, "clients": 2}
+    config = {"checkpoint_dir": files, "dtype": None, "clients": 2, "grace": 0.5}
     job = end_when_it_adds(jobs, "comes_to_one_shard", **config)
     assert saved_sizes(files) == ([50, 0] if shard == 0 else [0, 50])
     assert all(summary["saved"] for summary in summaries(job))
@@ -90,14 +90,17 @@ def test_a_shard_that_cannot_write_tries_again_at_leisure(jobs: Jobs, tmp_path: 
     assert not further["saved"]
     assert further["inserted"] == 310
     assert 1 < first["checkpoint_failures"] <= 8
-    assert job.err.count("CHECKPOINT FAILED") == 2  # each shard says it once
+    # Each shard says it once; shard 1 may have failed before it heard of the end, too.
+    assert 2 <= job.err.count("CHECKPOINT FAILED") <= 3
 
 
-def test_an_end_whose_checkpoint_cannot_begin(jobs: Jobs, tmp_path: Path) -> None:
-    """Shard 1 lets its actors go once shard 0 has given up."""
+@pytest.mark.parametrize("hindrances", ["", "slow_service"])
+def test_an_end_whose_checkpoint_cannot_begin(jobs: Jobs, tmp_path: Path, hindrances: str) -> None:
+    """Shard 1 lets its actors go once shard 0 has given up, be it heard with the end itself."""
     files = tmp_path / "files"
     jobs.options["LOST_FOLDER"] = str(files)
-    job = end_when_it_adds(jobs, "adds_to_shard_1_until_the_end", checkpoint_dir=files)
+    config = {"checkpoint_dir": files, "own": {1: {"hindrances": hindrances}}}
+    job = end_when_it_adds(jobs, "adds_to_shard_1_until_the_end", **config)
     assert [summary["saved"] for summary in summaries(job)] == [False, False]
     assert [summary["silent"] for summary in summaries(job)] == [[], []]
     assert "CHECKPOINT FAILED, serving on without: cannot write a checkpoint into" in job.err

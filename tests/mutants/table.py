@@ -34,7 +34,7 @@ RINGS, INTAKE = "python/libsumtree/ring.py", "python/libsumtree/intake.py"
 DISTINCT = "python/bindings/distinct.h"
 TREE, WITHDRAWAL = "python/libsumtree/tree.py", "python/libsumtree/withdrawal.py"
 PERSISTENCE, ANNEALING = "python/libsumtree/persistence.py", "python/libsumtree/annealing.py"
-FRAMES = "python/libsumtree/frames.py"
+FRAMES, MASSES = "python/libsumtree/frames.py", "python/libsumtree/masses.py"
 CHECKPOINT, SNAPSHOT = "python/libsumtree/checkpoint", "python/libsumtree/snapshot.py"
 UPDATES, DESCENTS, X86 = "src/updates_host.c", "src/descents_host.c", "src/descents_x86.c"
 CHECKS, PHILOX, RULES, SUMTREE = (
@@ -579,21 +579,21 @@ SAMPLING = [
     ),
     Mutant(
         "alpha 0 left without priorities",
-        TREE,
+        MASSES,
         "        if masses.any():\n",
         "        if False:\n",
         buffer_tests("alpha", "alpha_0_cannot_be_left_without_priorities"),
     ),
     Mutant(
         "the quotient of two alphas as a double",
-        TREE,
+        MASSES,
         "power = np.longdouble(alpha) / np.longdouble(old)",
         "power = alpha / old",
         buffer_tests("alpha", "the_power_itself_is_rounded_once"),
     ),
     Mutant(
         "a mass above 2^960 from another alpha",
-        TREE,
+        MASSES,
         "bad = ~(new <= MAX_MASS)",
         "bad = np.isnan(new)",
         buffer_tests("alpha", "a_mass_that_would_be_too_large_is_named"),

@@ -64,6 +64,14 @@ def add(buffer: Any, count: int, priorities: Any = None) -> Any:
     return buffer.add(rows(buffer.inserted, count), priorities)
 
 
+def packed(buffer: Any, count: int) -> None:
+    """Add as a replay rank does whose message holds priorities and records."""
+    priorities = np.arange(1.0, count + 1).view(np.uint8)
+    message = np.append(priorities, rows(buffer.inserted, count).view(np.uint8))
+    if not buffer.append_packed(message, 0, count):
+        add(buffer, count, np.arange(1.0, count + 1))
+
+
 def fresh(inserted: int = 13, **limits: Any) -> Any:
     buffer = st.PrioritizedReplayBuffer(CAPACITY, RECORD, alpha=1.0, seed=3, **limits)
     add(buffer, inserted, 1.0 + np.arange(inserted))
@@ -100,6 +108,7 @@ def prefixes(make: Callable[[], Any], call: Callable[[Any], object]) -> Iterator
 
 CALLS: dict[str, Callable[[Any], object]] = {
     "add in one piece": lambda b: add(b, 2, [5.0, 6.0]),
+    "append a message": lambda b: packed(b, 2),
     "add around the end": lambda b: add(b, 5, np.arange(1.0, 6.0)),
     "add more than there is room for": lambda b: add(b, 2 * CAPACITY + 3),
     "sample": lambda b: b.sample(4),

@@ -309,6 +309,25 @@ def test_more_shards_leave_fewer_actors(stage: Stage) -> None:
     assert stage.last == "0: apex needs 4 ranks or more; the job has 3"
 
 
+@pytest.mark.parametrize("name", ["LEAD", "MAX_RESTARTS", "RESTARTS"])
+@pytest.mark.parametrize("value", ["a[$(touch evaluated)]", "x", "08", "-1", "9" * 30])
+def test_a_number_is_a_number_and_never_evaluated(tmp_path: Path, name: str, value: str) -> None:
+    settings = {f"LIBSUMTREE_{name}": value}
+    stage = Stage("slurm", tmp_path, Request(ranks=RANKS), settings=settings)
+    assert stage.start("finish").wait(20) == 78
+    assert f"LIBSUMTREE_{name} is '{value}': it must be a whole number" in stage.last
+    assert not list(tmp_path.rglob("evaluated"))
+
+
+def test_a_counter_is_never_evaluated(tmp_path: Path) -> None:
+    stage = Stage("lsf", tmp_path, Request(ranks=RANKS))
+    stage.run_dir.mkdir(mode=0o700)
+    (stage.run_dir / "restarts.77").write_text("a[$(touch evaluated)]\n")
+    assert stage.start("finish").wait(20) == 78
+    assert "it must be a whole number" in stage.last
+    assert not list(tmp_path.rglob("evaluated"))
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o770])
 def test_a_run_directory_that_others_can_enter(stage: Stage, mode: int) -> None:
     stage.run_dir.mkdir()

@@ -253,6 +253,18 @@ def test_render_writes_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixt
     assert path.read_text() == printed
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o755), (0o077, 0o700), (0o027, 0o750)])
+def test_who_may_read_a_script_may_run_it(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        path = tmp_path / "job.sh"
+        arguments = ["jobs", "render", "--scheduler", "slurm", "--site", "mpirun", "--output"]
+        assert main([*arguments, str(path), "apex"]) == 0
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

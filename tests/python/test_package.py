@@ -28,7 +28,7 @@ LAYERS = [
     ["devices", "device_arrays"],
     ["failures"],
     ["leaves"],
-    ["sums"],
+    ["sums", "masses"],
     ["tree", "ids"],
     ["checkpoint"],
     ["reference"],

@@ -8,6 +8,7 @@ import pytest
 
 from libsumtree.errors import ArgumentError, ArgumentTypeError, CapacityError
 from libsumtree.replay import RateLimit, RateLimiter, ReplayConfig
+from libsumtree.replay.limiter import shared_out
 
 
 def test_without_a_ratio_only_the_size_counts() -> None:
@@ -236,3 +237,44 @@ def test_why_says_how_much_is_missing() -> None:
     assert limiter.why_no_insert(1013).startswith("waits for the rate limiter: 12 more samples")
     limiter.sampled(12)
     assert limiter.may_insert(1013)
+
+
+# ---- shared out ----
+
+
+def changed_at_run_time(asked: RateLimit, now: RateLimit) -> str:
+    limiter = RateLimiter(asked.min_size_to_sample, asked.samples_per_insert, asked.error_buffer)
+    limiter.change(now, 0)
+    saved = limiter.saved()
+    assert saved is not None
+    return saved
+
+
+@pytest.mark.parametrize(("minimum", "part"), [(60, 20), (61, 21), (1, 1)])
+def test_parts_of_a_rate_limit(minimum: int, part: int) -> None:
+    whole = RateLimit(minimum, 2.0, 30.0)
+    assert whole.part(3) == RateLimit(part, 2.0, 10.0)
+    assert whole.part(3).whole(3) == RateLimit(3 * part, 2.0, 30.0)
+    assert RateLimit(minimum).part(3) == RateLimit(part)
+
+
+@pytest.mark.parametrize("after", [1, 3, 4])
+def test_a_change_is_shared_out_anew(after: int) -> None:
+    """To what the limiters of another number of shards take over as their own."""
+    asked, now = RateLimit(61, 1.0, 300.0), RateLimit(80, 2.0, 400.0)
+    shared = shared_out(changed_at_run_time(asked.part(2), now.part(2)), asked, 2, after)
+    assert shared is not None
+    part = asked.part(after)
+    limiter = RateLimiter(part.min_size_to_sample, part.samples_per_insert, part.error_buffer)
+    assert limiter.go_on(shared, 0, None, 100)
+    assert limiter.limit == now.part(after)
+    assert limiter.changes == 1
+
+
+def test_a_change_that_cannot_be_shared_out() -> None:
+    asked, now = RateLimit(10, 1.0, 8.0), RateLimit(10, 4.0, 8.0)
+    saved = changed_at_run_time(asked.part(2), now.part(2))
+    assert shared_out(saved, asked, 2, 4) is None  # an error buffer of 2 for 4 samples per insert
+    assert shared_out(saved, RateLimit(12, 1.0, 8.0), 2, 1) is None  # something else is asked for
+    with pytest.raises(ArgumentError, match="no rate limit"):
+        shared_out("{}", asked, 2, 1)

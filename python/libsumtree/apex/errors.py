@@ -50,7 +50,7 @@ def require(module: str, extra: str = "apex") -> None:
 
 def require_mpi() -> None:
     """Start MPI, or raise `MissingExtraError`: without mpi4py, or without an MPI for it to load."""
-    require("mpi4py", "mpi")
+    require("mpi4py")
     try:
         from mpi4py import MPI  # noqa: F401
     except RuntimeError as error:

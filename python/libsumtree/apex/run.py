@@ -155,8 +155,8 @@ def _prepare(options: ApexOptions, comm: MPI.Intracomm) -> EnvironmentSpec:
 
     options.check()
     check_world(comm, options.actors + options.shards + 1)
-    for module, extra in (("matplotlib", "apex"), ("threadpoolctl", "apex"), ("h5py", "hdf5")):
-        require(module, extra)
+    for module in ("matplotlib", "threadpoolctl", "h5py"):
+        require(module)
     spec = describe(options.env)
     make_network(options.network, _network_spec(options, spec))
     _replay_config(options, spec)

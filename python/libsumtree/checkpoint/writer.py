@@ -8,7 +8,6 @@ can be left to a thread: nearly all of it happens with the GIL released.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.util
 import io
@@ -25,6 +24,7 @@ import numpy as np
 from ..errors import ArgumentError, ArgumentTypeError, CheckpointError, ShapeError
 from .block import BLOCK_SIZE, FORMAT, Header
 from .files import publish, read_all, remove_leftovers, temporary_beside, write_all
+from .sinks import Direct, Sparse, reporting
 from .storable import Array, is_storable
 
 Attribute: TypeAlias = bool | int | float | str | Array
@@ -42,7 +42,6 @@ COMPRESSIONS: Mapping[str, Mapping[str, Any]] = {
 _ATTRIBUTE_BYTES = 32 << 10  # HDF5's object headers end at 64 KiB
 _LIBVER = ("earliest", "v110")
 _SMALL_BYTES = 64 << 10
-_PAGE_BYTES = 4096
 _CHUNK_BYTES = 1 << 20
 _CHUNK_CACHE_BYTES = 16 << 20
 
@@ -302,114 +301,6 @@ def row_ranges(rows: int, nbytes: int) -> Iterator[tuple[int, int]]:
 # ---- HDF5's part ----
 
 
-class _Sparse(io.RawIOBase):
-    """A file in memory that HDF5 writes to, without the places that it leaves alone."""
-
-    def __init__(self) -> None:
-        self._pages: dict[int, bytearray] = {}
-        self._place = 0
-        self.length = 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        before = {os.SEEK_SET: 0, os.SEEK_CUR: self._place, os.SEEK_END: self.length}
-        self._place = before[whence] + offset
-        return self._place
-
-    def tell(self) -> int:
-        return self._place
-
-    def write(self, data: Any) -> int:
-        for page, start, part in self._parts(memoryview(data).cast("B")):
-            self._pages.setdefault(page, bytearray(_PAGE_BYTES))[start : start + len(part)] = part
-        self._place += len(data)
-        self.length = max(self.length, self._place)
-        return len(data)
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        for page, start, part in self._parts(view):
-            held = self._pages.get(page, bytes(_PAGE_BYTES))
-            part[:] = held[start : start + len(part)]
-        self._place += len(view)
-        return len(view)
-
-    def truncate(self, size: int | None = None) -> int:
-        self.length = self._place if size is None else size
-        return self.length
-
-    def check(self) -> None:
-        """Do nothing: memory has no failures to report."""
-
-    def save(self, file: io.FileIO) -> None:
-        """Write all that is there to a real file of the same length."""
-        file.truncate(self.length)
-        for page, data in sorted(self._pages.items()):
-            start = page * _PAGE_BYTES
-            write_all(file.fileno(), data[: max(0, self.length - start)], start)
-
-    def _parts(self, view: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-        done = 0
-        while done < len(view):
-            page, start = divmod(self._place + done, _PAGE_BYTES)
-            part = view[done : done + _PAGE_BYTES - start]
-            yield page, start, part
-            done += len(part)
-
-
-class _Direct(io.RawIOBase):
-    """A file on disk that HDF5 writes to; after a first failure it swallows everything.
-
-    HDF5 must be able to close a file whose disk is full: otherwise it keeps it and fails again at
-    exit. So no error reaches HDF5; `error` holds the first, for the caller to raise.
-    """
-
-    def __init__(self, file: io.FileIO) -> None:
-        self.error: BaseException | None = None
-        self._file = file
-
-    def _attempt(self, operation: Any, *arguments: Any) -> Any:
-        if self.error is None:
-            try:
-                return operation(*arguments)
-            except BaseException as error:  # KeyboardInterrupt too: it is raised by the caller
-                self.error = error
-        return 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return int(self._attempt(self._file.seek, offset, whence))
-
-    def tell(self) -> int:
-        return int(self._attempt(self._file.tell))
-
-    def write(self, data: Any) -> int:
-        offset = self._attempt(self._file.tell)
-        self._attempt(write_all, self._file.fileno(), data, offset)
-        self._attempt(self._file.seek, offset + len(data))
-        return len(data)
-
-    def readinto(self, buffer: Any) -> int:
-        return int(self._attempt(self._file.readinto, buffer))
-
-    def truncate(self, size: int | None = None) -> int:
-        return int(self._attempt(self._file.truncate, size))
-
-    def check(self) -> None:
-        """Raise the first failure, if there was one."""
-        if self.error is not None:
-            raise self.error
-
-
-@contextlib.contextmanager
-def _reporting(sink: _Sparse | _Direct) -> Iterator[None]:
-    """Put the failure of the file itself before whatever HDF5 made of it."""
-    try:
-        yield
-    except Exception:
-        sink.check()
-        raise
-    sink.check()
-
-
 def _lay_out(
     h5py: Any,
     file: io.FileIO,
@@ -418,10 +309,10 @@ def _lay_out(
     filters: Mapping[str, Any],
 ) -> list[tuple[int, Stream]]:
     """Have HDF5 write all but the large datasets; return the places of these, in file order."""
-    sink = _Direct(file) if filters else _Sparse()
+    sink = Direct(file) if filters else Sparse()
     placed: list[tuple[int, Stream]] = []
     options = {"userblock_size": BLOCK_SIZE, "libver": _LIBVER, "rdcc_nbytes": _CHUNK_CACHE_BYTES}
-    with _reporting(sink), h5py.File(sink, "w", **options) as hdf5:
+    with reporting(sink), h5py.File(sink, "w", **options) as hdf5:
         for name, value in attributes.items():
             hdf5.attrs[name] = value
         for name, source in sources.items():
@@ -435,7 +326,7 @@ def _lay_out(
                 _write_through(sink, dataset, source)
             else:
                 placed.append((_set_aside(h5py, hdf5, name, source), source))
-    if isinstance(sink, _Sparse):
+    if isinstance(sink, Sparse):
         sink.save(file)
     return sorted(placed, key=lambda place: place[0])
 
@@ -456,7 +347,7 @@ def _chunk_shape(source: Stream) -> tuple[int, ...]:
     return (rows, *source.shape[1:])
 
 
-def _write_through(sink: _Sparse | _Direct, dataset: Any, source: Stream) -> None:
+def _write_through(sink: Sparse | Direct, dataset: Any, source: Stream) -> None:
     start = 0
     for block in source.blocks():
         if source.shape == ():

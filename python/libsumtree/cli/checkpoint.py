@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -20,19 +19,15 @@ from ..checkpoint import read_header
 from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError
 from ..metrics.lines import finite
 from .complaints import complain
+from .histogram import histogram_of, lines_of
 from .plots import save_histogram
 from .progress import bar
 from .statuses import DIFFERENT, REFUSED
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..inspection import Contents, Listed
 
     Subparsers = argparse._SubParsersAction[Any]
-
-_BINS = 20
-_BAR = 40
 
 
 def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
@@ -145,7 +140,7 @@ def _show(args: argparse.Namespace) -> int:
         require("matplotlib", "cli")
     with _opened(args.path) as found:
         facts = _facts(found)
-        counts, edges = _histogram(found.priorities())
+        counts, edges = histogram_of(found.priorities())
         if args.output is not None:
             _spare_checkpoint(args.output)
             save_histogram(args.output, counts, edges, Path(facts["file"]).name)
@@ -156,7 +151,7 @@ def _show(args: argparse.Namespace) -> int:
         print(f"{name:<14} {value}")
     if args.histogram:
         zero = facts["size"] - facts["positive"]
-        print(*_histogram_lines(counts, edges, zero), sep="\n")
+        print(*lines_of(counts, edges, zero), sep="\n")
     return 0
 
 
@@ -229,31 +224,6 @@ def _facts(found: Contents) -> dict[str, Any]:
 
 def _utc(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _histogram(priorities: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Count positive priorities in bins of equal width of their logarithm."""
-    positive = priorities[np.isfinite(priorities) & (priorities > 0)]
-    if not positive.size:
-        return np.zeros(0, np.int64), np.zeros(0)
-    low, high = math.log10(positive.min()), math.log10(positive.max())
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    counts, edges = np.histogram(np.log10(positive), bins=_BINS, range=(low, high))
-    return counts, 10.0**edges
-
-
-def _histogram_lines(
-    counts: NDArray[np.int64], edges: NDArray[np.float64], zero: int
-) -> Iterator[str]:
-    """Give a line for each bin; bars are as long as the number of transitions is high."""
-    most = max(counts, default=0)
-    yield f"\n{'priority, from':>14} {'to below':>12}  {'transitions':>12}"
-    if zero:
-        yield f"{0:>14} {'':>12}  {zero:>12,}"
-    for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
-        shown = "#" * math.ceil(_BAR * count / most)
-        yield f"{low:>14.4g} {high:>12.4g}  {count:>12,}  {shown}".rstrip()
 
 
 # ---- verify ----

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import SumTreeError
+from ..machine import whole_number
 from .help import Formatter
 from .statuses import REFUSED
 
@@ -77,8 +78,8 @@ def explain(error: BaseException) -> None:
 
 def launched_rank() -> int | None:
     """Return the rank that a launcher gave this process; None if none started it."""
-    ranks = [os.environ[name] for name in _RANK_VARIABLES if name in os.environ]
-    return next((int(rank) for rank in ranks if rank.isdigit()), None)
+    ranks = [whole_number(os.environ.get(name, "")) for name in _RANK_VARIABLES]
+    return next((rank for rank in ranks if rank is not None), None)
 
 
 def abort_job(status: int = REFUSED) -> NoReturn:

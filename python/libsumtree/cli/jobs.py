@@ -274,8 +274,9 @@ def _render(args: argparse.Namespace) -> int:
     if args.output is None:
         print(script, end="")
     else:
-        args.output.write_text(script)
-        args.output.chmod(0o755)
+        args.output.write_bytes(script.encode())
+        mode = args.output.stat().st_mode & 0o777
+        args.output.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
         print(f"written: {args.output}")
     return 0
 
@@ -285,7 +286,7 @@ def _submit(args: argparse.Namespace) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="libsumtree-")))
         path = folder / "job.sh"
-        path.write_text(script)
+        path.write_bytes(script.encode())
         command, source = submission(scheduler, path)
         shown = shlex.join(command) + (f" <{source}" if source else "")
         if not args.really:

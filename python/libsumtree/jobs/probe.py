@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..errors import SumTreeError
+from ..files import prove_writable
 
 #: What each line of a probe begins with, before the word that tells checks apart.
 TAG = "libsumtree-probe"
@@ -83,10 +84,8 @@ def launched_first(rank: int) -> bool:
 
 
 def _try_to_write(folder: Path) -> str:
-    trial = folder / f".trial.{socket.gethostname()}.{os.getpid()}"
     try:
-        trial.write_bytes(b"\0" * 512)
-        trial.unlink()
+        prove_writable(folder)
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -106,16 +105,8 @@ def _try_to_hold(task: Task) -> str:
 def _write_rate(folder: Path, task: Task) -> float:
     """Return the bytes per second of a synchronised write, of a checkpoint's size or 64 MiB."""
     size = min(max(task.checkpoint_bytes, 1 << 20), _TRIAL_BYTES)
-    trial = folder / f".trial.{os.getpid()}.checkpoint"
-    block = os.urandom(1 << 20)
     begin = time.monotonic()
-    try:
-        with trial.open("wb") as file:
-            for _ in range(-(-size // len(block))):
-                file.write(block)
-            os.fsync(file.fileno())
-    finally:
-        trial.unlink(missing_ok=True)
+    prove_writable(folder, size)
     return size / (time.monotonic() - begin)
 
 

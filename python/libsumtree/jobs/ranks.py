@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import SumTreeError
+from ..files import write_atomically
 
 # Those of `replay.signals`, which cannot be imported before MPI has started.
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
@@ -74,9 +74,4 @@ def write_mark(path: Path, word: str) -> None:
     OSError
         If it cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="ascii") as file:
-        file.write(word + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_atomically(path, f"{word}\n".encode("ascii"))

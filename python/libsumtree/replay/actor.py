@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ..arguments import as_doubles
 from ..errors import ArgumentTypeError, ShapeError
 from ..frames import check_runs, layout_of
-from ..tree import check_priorities
+from ..masses import check_priorities
 from .channel import MPI, Outgoing
 from .client import IDLE_SLEEP, ReplayClient, refuse_longer
 from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message, encode_add, plain_ack

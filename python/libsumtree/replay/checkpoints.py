@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import secrets
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,7 @@ from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
 from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
+from ..files import prove_writable
 from ..snapshot import Base, Snapshot
 from .console import say
 from .restored import Place, Progress, Restored, contents_of, read_file, read_state
@@ -108,7 +107,7 @@ class CheckpointFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = checkpoint.FolderLock(folder)
             self._remove_leftovers()
-            _try_to_write(folder)
+            prove_writable(folder)
         except OSError as error:
             raise CheckpointError(
                 f"checkpoint folder {folder} cannot be written: {error.strerror or error}"
@@ -240,9 +239,3 @@ class CheckpointFolder:
         for path in self.folder.iterdir():
             if _TEMPORARY.fullmatch(path.name):
                 path.unlink()
-
-
-def _try_to_write(folder: Path) -> None:
-    trial = folder / f".replay-trial.{os.getpid()}.{secrets.token_hex(4)}"
-    trial.write_bytes(b"\0" * 512)
-    trial.unlink()

@@ -35,7 +35,7 @@ _left: list[tuple[MPI.Request, Any]] = []
 
 def leave(request: MPI.Request | None, buffers: Any) -> None:
     """Keep the buffers of a request that has not ended, whoever gave it up, until it has."""
-    if request:
+    if request and not MPI.Is_finalized():
         _left[:] = [each for each in _left if not each[0].Test()]
         _left.append((request, buffers))
 

@@ -147,6 +147,7 @@ class ReplayRank:
         self._failed_in_a_row = 0
         self._retry_at = 0.0
         self._alarmed = False
+        self._tries_before = 0
         with ExitStack() as undo:
             if self._folder is not None:
                 undo.callback(self._folder.close)
@@ -189,6 +190,8 @@ class ReplayRank:
     def _serve(self, flag: StopFlag) -> None:
         backoff = Backoff(self._config.idle_sleep)
         while not self._wants_to_end(flag):
+            # What comes in the turn that brings the end, is a try already.
+            self._tries_before = self._tries + (self._saving is not None)
             busy = self._service.turn()
             self._tend_checkpoints()
             busy = self._tend_shards() or busy
@@ -212,7 +215,6 @@ class ReplayRank:
         urgent = time.monotonic() + (
             _STATE_PATIENCE_SECONDS if self._service.has_learner() else 0.0
         )
-        tries = self._tries + (self._saving is not None)
         self._service.begin_stop()
         backoff = Backoff(self._config.idle_sleep)
         deadline = math.inf
@@ -224,7 +226,7 @@ class ReplayRank:
             if time.monotonic() >= urgent and self._saving is None:
                 self._begin_if_changed()
                 urgent = math.inf
-            if deadline < math.inf or self._may_tell_actors(tries):
+            if deadline < math.inf or self._may_tell_actors():
                 deadline = min(deadline, time.monotonic() + self._config.grace)
                 self._service.tell_actors()
             backoff.turn(busy)
@@ -279,14 +281,14 @@ class ReplayRank:
         """How many checkpoints were written, or failed."""
         return self._checkpoints + self._failures + self._shards.given_up
 
-    def _may_tell_actors(self, tries: int) -> bool:
+    def _may_tell_actors(self) -> bool:
         """Whether a checkpoint was tried since the end began, or none is due.
 
         To send to a dead actor may hang or crash in MPI: what was acknowledged is on disk before.
         """
         if self._folder is None or self._marks() == self._written:
             return True
-        return self._saving is None and self._tries > tries
+        return self._saving is None and self._tries > self._tries_before
 
     def _all_left(self) -> bool:
         """Whether every client that was to come has left; a late one is told to leave, too."""

@@ -19,6 +19,7 @@ from libsumtree.errors import CheckpointError
 from libsumtree.replay import ShardedActor, ShardedLearner
 from libsumtree.replay.group import ShardGroup
 from libsumtree.replay.messages import Code, Flag, Kind, Message
+from libsumtree.replay.service import Service
 from libsumtree.replay.shard_draws import ShardLearner
 from libsumtree.replay.shard_folders import LeadFolder
 from libsumtree.replay.sharded_actor import ShardActor
@@ -72,6 +73,17 @@ def slow_ears() -> None:
         return heard
 
     ShardGroup.hear = slow
+
+
+def slow_service() -> None:
+    """A shard that needs long for each turn, and then hears what was told meanwhile at once."""
+    turn = Service.turn
+
+    def slow(service: Service) -> bool:
+        time.sleep(0.5)
+        return turn(service)
+
+    Service.turn = slow
 
 
 def watched_rounds() -> None:
