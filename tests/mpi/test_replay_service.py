@@ -33,7 +33,10 @@ def test_round_trip_is_that_of_one_process(jobs: Jobs) -> None:
     assert job.summary["silent"] == []
 
 
-def test_large_batches_are_whole(jobs: Jobs) -> None:
+@pytest.mark.parametrize("at_once", ["1", "0"])
+def test_large_batches_are_whole(jobs: Jobs, at_once: str) -> None:
+    """Straight into the ring where MPICH reads them at once; beside it where they come in parts."""
+    jobs.options["MPIR_CVAR_CH4_CMA_ENABLE"] = at_once
     job = jobs.run("adds_large", capacity=30_000, seed=1)
     buffer = filled(*((seed, 20_000) for seed in range(5)), capacity=30_000, seed=1)
     assert_same(job.arrays("buffer.npz"), held(buffer))

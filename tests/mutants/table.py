@@ -838,6 +838,13 @@ SERVICE = [
         ["tests/python/test_replay_share.py::test_updates_count"],
     ),
     Mutant(
+        "a payload that is long under way takes the ring",
+        "python/libsumtree/replay/intake.py",
+        "return announced.nbytes <= self._prompt.get(announced.peer.rank, IN_PLACE_BYTES)",
+        "return True",
+        ["tests/python/test_replay_payloads.py::test_nobody_waits_for_a_payload_that_is_under_way"],
+    ),
+    Mutant(
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",

@@ -87,9 +87,9 @@ class PayloadIntake:
     """Receives the payloads that were announced, one at a time of each source, in their order.
 
     At most one batch is being received into the ring at any time; long ones, one of each source,
-    beside it, until the source has shown that it is prompt: its last long payload was there whole
-    as soon as its receive began. So it is where MPI reads the memory of a sender on the same host,
-    which then has no part in it; and a read that fails ends at once, too.
+    beside it, until the source has shown that it is prompt: its last long payload, and one at least
+    as long, were there whole as soon as their receive began. So it is where MPI reads the memory of
+    a sender on the same host, which then has no part in it; and a read that fails ends at once.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class PayloadIntake:
         self._landing: dict[int, _Landing] = {}
         self._strays: list[Incoming] = []
         self._spare: list[Bytes] = []
-        self._prompt: set[int] = set()
+        self._prompt: dict[int, int] = {}
         self._ring_taken = False
 
     def announce(self, announced: Announced) -> None:
@@ -143,7 +143,7 @@ class PayloadIntake:
 
     def forget(self, source: int) -> None:
         """Expect nothing more of `source`, but what is being received already."""
-        self._prompt.discard(source)
+        self._prompt.pop(source, None)
         queue = self._queues.get(source)
         if queue is None:
             return
@@ -257,11 +257,17 @@ class PayloadIntake:
         """
         if announced.purpose is not Purpose.ADD:
             return False
-        return announced.nbytes <= IN_PLACE_BYTES or announced.peer.rank in self._prompt
+        return announced.nbytes <= self._prompt.get(announced.peer.rank, IN_PLACE_BYTES)
 
     def _note_promptness(self, announced: Announced, prompt: bool) -> None:
-        if announced.purpose is Purpose.ADD and announced.nbytes > IN_PLACE_BYTES:
-            (self._prompt.add if prompt else self._prompt.discard)(announced.peer.rank)
+        """Note how long payloads of a source may be to be there at once, as its last one was."""
+        source, nbytes = announced.peer.rank, announced.nbytes
+        if announced.purpose is not Purpose.ADD or nbytes <= IN_PLACE_BYTES:
+            return
+        if prompt:
+            self._prompt[source] = max(nbytes, self._prompt.get(source, 0))
+        else:
+            self._prompt.pop(source, None)
 
     def _begin_add(self, announced: Announced, probe: Probe) -> _Landing:
         """Receive into the ring; beside it if the batch is split or longer than the ring."""
