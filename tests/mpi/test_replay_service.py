@@ -78,7 +78,7 @@ def test_rate_limiter_keeps_the_ratio(jobs: Jobs) -> None:
 
 
 def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
-    job = jobs.run("prefetches", "adds_for_ever", capacity=500)
+    job = jobs.run("prefetches", capacity=500, clients=2)
     assert job.summary["sampled"] == 8 * 64
 
 

@@ -257,6 +257,8 @@ def paces(comm: Comm, clients: Comm) -> None:
 
 def prefetches(comm: Comm, clients: Comm) -> None:
     """Two draws are under way whenever one is given, and each says what it missed."""
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(0))
     with LearnerClient(comm, RECORD, prefetch=2) as learner:
         lags = []
         for _ in range(6):
