@@ -272,6 +272,31 @@ def prefetches(comm: Comm, clients: Comm) -> None:
         learner.stop()
 
 
+def moves_large(comm: Comm, clients: Comm) -> None:
+    """Batches, draws and states of 1.8 MB; how long each kind took."""
+    rows, priorities = batch(0, 65_536)
+    seconds = []
+    with ActorClient(comm, RECORD) as actor:
+        begin = time.monotonic()
+        for _ in range(40):
+            actor.add(rows, priorities)
+        while actor.unacknowledged:
+            time.sleep(0.001)  # an actor with something else to do
+            actor.poll()
+        seconds.append(time.monotonic() - begin)
+    with LearnerClient(comm, RECORD, prefetch=2) as learner:
+        begin = time.monotonic()
+        for _ in range(40):
+            learner.sample(65_536)
+        seconds.append(time.monotonic() - begin)
+        begin = time.monotonic()
+        for _ in range(10):
+            learner.checkpoint({"weights": np.zeros(1 << 18)})
+        seconds.append(time.monotonic() - begin)
+        learner.stop()
+    np.savez("seconds.npz", seconds=np.array(seconds))
+
+
 def exhausts_credits(comm: Comm, clients: Comm) -> None:
     """No learner draws: acknowledgements stop, and so must this actor."""
     with ActorClient(comm, RECORD, timeout=0.5) as actor:
