@@ -17,6 +17,13 @@ def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
     jobs.run_shards(2, "prefetches", capacity=256, clients=4)
 
 
+def test_nobody_sleeps_while_a_long_message_moves_in_parts(jobs: Jobs) -> None:
+    """As `test_replay_service` has it, for clients of two shards."""
+    jobs.options["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
+    job = jobs.run_shards(2, "moves_large", capacity=1 << 18, clients=2)
+    assert (job.arrays("seconds.npz")["seconds"] < 5.0).all()
+
+
 def test_an_update_is_sent_to_all_its_shards_or_to_none(jobs: Jobs) -> None:
     settings = {"capacity": 256, "clients": 2, "update_credits": 1, "alpha": 0.5}
     job = jobs.run_shards(2, "updates_all_or_nothing", **settings)

@@ -41,7 +41,7 @@ class Payload:
         self.buffer = buffer
         return self
 
-    def done(self) -> bool:
+    def done(self, looks: int) -> bool:
         if self.fate == "fails":
             self.buffer[:5000] = 7  # a part has come
             raise MPI.Exception(MPI.ERR_OTHER)

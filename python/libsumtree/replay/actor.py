@@ -21,6 +21,7 @@ from .messages import INLINE_LIMIT, Bytes, Code, Flag, Kind, Message, encode_add
 from .receiving import Receive
 
 _PUSH_SECONDS = 0.005
+_SOON_SECONDS = 0.001
 
 
 class Slot:
@@ -170,7 +171,7 @@ class ActorClient(ReplayClient):
         self._slots.rotate(-1)
         payload = rows.view(np.uint8) if borrow else slot.load(rows)
         slot.outgoing = self._send(message, *body, payload=payload)
-        if begun - self._left > _PUSH_SECONDS:
+        if begun - self._left > _SOON_SECONDS:
             self._push(slot)
         self._left = time.monotonic()
 

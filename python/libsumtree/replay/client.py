@@ -29,7 +29,7 @@ from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
 from .channel import MPI, Backoff, Channel, Incoming, Malformed, Outgoing
 from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
-from .receiving import Receive, Received, check_receive
+from .receiving import LOOKS_MOVING, Receive, Received, check_receive
 from .streams import ALONE
 from .terms import Terms
 
@@ -286,7 +286,12 @@ class ReplayClient:
             if now >= asking:
                 asking = math.inf
                 self._ask()
-            backoff.turn(busy)
+            backoff.turn(busy, self._is_moving)
+
+    @property
+    def _is_moving(self) -> bool:
+        """Whether a long message is on its way in or out, see `Backoff`."""
+        return self._arrival is not None or self._channel.is_moving
 
     def _ask(self) -> None:
         """Ask the replay rank what it waits for."""
@@ -417,7 +422,7 @@ class _Arrival:
             if probe.nbytes != nbytes:
                 raise ProtocolError(f"a payload of {probe.nbytes} bytes instead of {nbytes}")
             self._incoming = probe.receive(np.empty(nbytes, np.uint8))
-        return self._incoming.buffer if self._incoming.done() else None
+        return self._incoming.buffer if self._incoming.done(LOOKS_MOVING) else None
 
 
 def checked_timeout(timeout: float, name: str = "timeout") -> float:

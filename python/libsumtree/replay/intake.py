@@ -24,6 +24,7 @@ from ..intake import Intake
 from .channel import MPI, Channel, Incoming, Probe
 from .messages import Bytes
 from .peers import Peer
+from .receiving import LOOKS_MOVING
 
 IN_PLACE_BYTES = 8 << 10
 """A longer payload is received beside the ring unless its source is prompt: see `PayloadIntake`."""
@@ -137,6 +138,11 @@ class PayloadIntake:
         return sum(map(len, self._queues.values())) if self._queues else 0
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether a payload is being received now."""
+        return bool(self._landing or self._strays)
+
+    @property
     def ring_taken(self) -> bool:
         """Whether a batch is being received into the ring now."""
         return self._ring_taken
@@ -190,7 +196,7 @@ class PayloadIntake:
             self._note_promptness(announced, here and not landing.failure)
             if not here:
                 return False
-        elif not self._arrived(landing):
+        elif not self._arrived(landing, LOOKS_MOVING):
             return False
         beside = announced.purpose is Purpose.ADD and landing.intake is None
         if beside and self._ring_taken and not landing.failure:
@@ -281,9 +287,9 @@ class PayloadIntake:
         self._ring_taken = True
         return _Landing(incoming, intake)
 
-    def _arrived(self, landing: _Landing) -> bool:
+    def _arrived(self, landing: _Landing, looks: int = 1) -> bool:
         try:
-            return landing.incoming.done()
+            return landing.incoming.done(looks)
         except MPI.Exception as error:
             landing.failure = f"the payload could not be received: {error}"
             return True

@@ -23,6 +23,8 @@ from .mpi import MPI
 Receive: TypeAlias = Literal["matched", "staged"]
 """The name of a way."""
 
+LOOKS_MOVING = 32
+"""Looks in a row at a long message that is on its way."""
 MOST_STAGED = 1 << 16
 """Transitions, samples or ids in one message that is received into a ring of buffers."""
 _RING = 16
@@ -71,9 +73,14 @@ class Incoming:
         """Leave to the process what MPI still writes to, when a receiver is given up."""
         leave(self._request, self.buffer)
 
-    def done(self) -> bool:
-        """Whether all the bytes are there."""
-        return bool(self._request.Test())
+    def done(self, looks: int = 1) -> bool:
+        """Whether all the bytes are there, at the first of so many looks, or a later one."""
+        return ends(self._request, looks)
+
+
+def ends(request: MPI.Request, looks: int) -> bool:
+    """Whether a transfer ends within so many looks; where it goes in parts, each moves some."""
+    return any(request.Test() for _ in range(looks))
 
 
 class Probe:
@@ -135,6 +142,10 @@ class Receiver(Protocol):
 
     def holds(self, source: int) -> bool:
         """Whether a control message of `source` is there, and not yet returned."""
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a control message is there, as far as can be told."""
 
     def probe(self, source: int) -> Probe | None:
         """Return the next payload of `source`, if one is there; it is to be received at once."""
@@ -199,7 +210,7 @@ class MatchedReceiver:
     def _next_arrived(self) -> Incoming | None:
         for source in list(self._arriving):
             queue = self._arriving[source]
-            if queue[0].done():
+            if queue[0].done(LOOKS_MOVING):
                 incoming = queue.popleft()
                 self._arriving_count -= 1
                 if not queue:
@@ -210,6 +221,11 @@ class MatchedReceiver:
     def holds(self, source: int) -> bool:
         """Whether a control message of `source` is there, see `Receiver`."""
         return source in self._arriving or bool(self._comm.Iprobe(source, CONTROL_TAG))
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a control message is there, see `Receiver`."""
+        return bool(self._arriving)
 
     def probe(self, source: int) -> Probe | None:
         """Match the next payload of `source`, see `Receiver`."""
@@ -282,6 +298,11 @@ class StagedReceiver:
         taken = self._head if self._borrowed else -1
         places = (place for place in range(len(self._requests)) if place != taken)
         return any(self._look(place) is not None for place in places)
+
+    @property
+    def is_receiving(self) -> bool:
+        """Not to be told of receives that are posted beforehand, see `Receiver`."""
+        return False
 
     def probe(self, source: int) -> Probe | None:
         """Look for the next payload of `source`, see `Receiver`."""

@@ -196,7 +196,7 @@ class ReplayRank:
             self._tend_checkpoints()
             busy = self._tend_shards() or busy
             self._observer.turn()
-            backoff.turn(busy)
+            backoff.turn(busy, self._service.is_moving)
 
     def _wants_to_end(self, flag: StopFlag) -> bool:
         peers = self._peers
@@ -229,7 +229,7 @@ class ReplayRank:
             if deadline < math.inf or self._may_tell_actors():
                 deadline = min(deadline, time.monotonic() + self._config.grace)
                 self._service.tell_actors()
-            backoff.turn(busy)
+            backoff.turn(busy, self._service.is_moving)
         silent = tuple(sorted(self._peers.members))
         if silent:
             ranks = ", ".join(map(str, silent))

@@ -77,6 +77,11 @@ class Service:
         return self._intake.ring_taken
 
     @property
+    def is_moving(self) -> bool:
+        """Whether a long message is on its way in or out, see `Backoff`."""
+        return self._intake.is_receiving or self._channel.is_moving
+
+    @property
     def updates(self) -> int:
         """Batches of priorities taken since the start."""
         return self._samples.updates

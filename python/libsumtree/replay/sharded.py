@@ -193,7 +193,7 @@ class ShardedClient(Generic[Client]):
                 asking = math.inf
                 for shard in late:
                     self._clients[shard]._ask()
-            backoff.turn(busy)
+            backoff.turn(busy, any(client._is_moving for client in self._clients))
 
     def _leave_failed(self) -> None:
         for client in self._clients:

@@ -257,6 +257,8 @@ def paces(comm: Comm, clients: Comm) -> None:
 
 def prefetches(comm: Comm, clients: Comm) -> None:
     """Two draws are under way whenever one is given, and each says what it missed."""
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(0))
     with LearnerClient(comm, RECORD, prefetch=2) as learner:
         lags = []
         for _ in range(6):
@@ -268,6 +270,31 @@ def prefetches(comm: Comm, clients: Comm) -> None:
                 learner.poll()
         assert lags == [0, 1, 2, 2, 2, 2]
         learner.stop()
+
+
+def moves_large(comm: Comm, clients: Comm) -> None:
+    """Batches, draws and states of 1.8 MB; how long each kind took."""
+    rows, priorities = batch(0, 65_536)
+    seconds = []
+    with ActorClient(comm, RECORD) as actor:
+        begin = time.monotonic()
+        for _ in range(40):
+            actor.add(rows, priorities)
+        while actor.unacknowledged:
+            time.sleep(0.001)  # an actor with something else to do
+            actor.poll()
+        seconds.append(time.monotonic() - begin)
+    with LearnerClient(comm, RECORD, prefetch=2) as learner:
+        begin = time.monotonic()
+        for _ in range(40):
+            learner.sample(65_536)
+        seconds.append(time.monotonic() - begin)
+        begin = time.monotonic()
+        for _ in range(10):
+            learner.checkpoint({"weights": np.zeros(1 << 18)})
+        seconds.append(time.monotonic() - begin)
+        learner.stop()
+    np.savez("seconds.npz", seconds=np.array(seconds))
 
 
 def exhausts_credits(comm: Comm, clients: Comm) -> None:

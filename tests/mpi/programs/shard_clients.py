@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,25 @@ def lags(comm: Comm, clients: Comm, shards: int) -> None:
         assert learner.sample(64).lag == 2
         assert learner.sample(64).lag == 0
         learner.stop()
+
+
+def moves_large(comm: Comm, clients: Comm, shards: int) -> None:
+    """Batches and draws of 1.8 MB; how long each kind took."""
+    rows, priorities = batch(0, 65_536)
+    seconds = []
+    with ShardedActor(comm, RECORD, shards) as actor:
+        begin = time.monotonic()
+        for _ in range(20):
+            actor.add(rows, priorities)
+        settle(actor)
+        seconds.append(time.monotonic() - begin)
+    with ShardedLearner(comm, RECORD, shards, prefetch=2) as learner:
+        begin = time.monotonic()
+        for _ in range(20):
+            learner.sample(65_536)
+        seconds.append(time.monotonic() - begin)
+        learner.stop()
+    np.savez("seconds.npz", seconds=np.array(seconds))
 
 
 def prefetches(comm: Comm, clients: Comm, shards: int) -> None:
