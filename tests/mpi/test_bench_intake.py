@@ -56,6 +56,27 @@ def test_a_server_holds_what_was_sent(stack: stacks.Stack) -> None:
     assert rounds.check(stack, "atari", actors=2, batches=2)
 
 
+def test_the_raw_zeromq_server_takes_a_batch_as_the_replay_rank_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one step from the message, which makes no ids."""
+    zmq = pytest.importorskip("zmq")
+    from libsumtree.bench.intake import zmq_raw
+
+    task = rounds.make_task(stacks.ZMQ_RAW, "cartpole", 1)
+    buffer = task.make_buffer()
+    batch = records.pool(CARTPOLE, 0)[0]
+    monkeypatch.setattr(type(buffer), "add", None)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as server:
+        server.bind("inproc://raw")
+        with context.socket(zmq.DEALER) as actor:
+            actor.connect("inproc://raw")
+            actor.send(zmq_raw._packed(zmq_raw._ADD, *reversed(batch)).data)
+            zmq_raw._Server(server, buffer).turn()
+            assert actor.recv() == b""
+    assert buffer[np.arange(records.BATCH)].tobytes() == batch[0].tobytes()
+
+
 @pytest.mark.parametrize("fault", ["lose", "tear", "mix"])
 def test_a_server_that_holds_something_else_is_seen(
     fault: str, monkeypatch: pytest.MonkeyPatch

@@ -120,7 +120,8 @@ class ActorClient(ReplayClient):
 
         Notes
         -----
-        One copy of the batch, O(n) bytes. Waits only if no credit is left. A batch of many bytes
+        One copy of the batch, O(n) bytes. Waits only if no credit is left; with a batch of many
+        bytes it stays up to 5 ms to get it going, unless the last one was just before. Such a batch
         moves only while either side is inside an MPI call: `poll` between two long computations
         helps it along.
         """

@@ -1,4 +1,4 @@
-"""ZeroMQ with raw records: one ROUTER, one loop, one `add` for a whole batch.
+"""ZeroMQ with raw records: one ROUTER, one loop, one call of the buffer for a whole batch.
 
 A message is one frame: kind and count, then priorities, then records, as they lie in the memory of
 the actor, which sends them without a copy. The server adds them to the buffer from the memory in
@@ -70,8 +70,9 @@ class _Server:
         start = _HEAD.size + 8 * count
         if len(data) != start + count * self._dtype.itemsize:
             raise ValueError(f"a batch of {count} in {len(data)} bytes")
-        priorities = np.frombuffer(data, "<f8", count, _HEAD.size)
-        self._buffer.add(np.frombuffer(data, self._dtype, count, start), priorities)
+        if not self._buffer.append_packed(np.frombuffer(data, np.uint8), _HEAD.size, count):
+            priorities = np.frombuffer(data, "<f8", count, _HEAD.size)
+            self._buffer.add(np.frombuffer(data, self._dtype, count, start), priorities)
         self._socket.send_multipart((sender, b""))
 
     def _sample(self, sender: zmq.Frame, data: memoryview, count: int) -> None:
