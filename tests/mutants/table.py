@@ -845,6 +845,13 @@ SERVICE = [
         ["tests/python/test_replay_payloads.py::test_nobody_waits_for_a_payload_that_is_under_way"],
     ),
     Mutant(
+        "sleeps between the parts of a long message",
+        "python/libsumtree/replay/channel.py",
+        "_SPINS_MOVING = 10_000",
+        "_SPINS_MOVING = 50",
+        service_tests("nobody_sleeps_while_a_long_message_moves_in_parts"),
+    ),
+    Mutant(
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",
