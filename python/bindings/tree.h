@@ -143,9 +143,9 @@ class Tree {
                        const Backend &powers, double alpha, nb::handle storage) {
         const Plain<uint8_t> from(message), to(storage);
         if (count < 1 || count > MOST_PACKED || !keeps_the_gil(count)) return false;
-        const int64_t rows = offset + static_cast<int64_t>(sizeof(double)) * count;
+        const int64_t head = static_cast<int64_t>(sizeof(double)) * count;
         const bool fits = start >= 0 && offset >= 0 && itemsize > 0 && itemsize <= to.size() / count &&
-                          start <= to.size() / itemsize - count && rows <= from.size() - count * itemsize;
+                          start <= to.size() / itemsize - count && offset <= from.size() - head - count * itemsize;
         if (!fits || !to.is_writable()) backend_.check(SUMTREE_RANGE);
         check_open();
         double priorities[MOST_PACKED], masses[MOST_PACKED];
@@ -153,7 +153,7 @@ class Tree {
         int64_t position = -1;
         if (powers.masses(count, priorities, alpha, masses, &position) != SUMTREE_OK) return false;
         backend_.check(backend_.update_range(tree_, start, count, masses, 1, &position), position);
-        std::memcpy(to.data() + start * itemsize, from.data() + rows, count * itemsize);
+        std::memcpy(to.data() + start * itemsize, from.data() + offset + head, count * itemsize);
         return true;
     }
 

@@ -95,7 +95,9 @@ def test_an_open_snapshot_keeps_what_it_was_taken_of() -> None:
     assert buffer[[CAPACITY]].tobytes() == batch(2, 30)[0][:1].tobytes()
 
 
-@pytest.mark.parametrize(("offset", "count"), [(65, 10), (-1, 10), (64, 11), (1 << 62, 10)])
+@pytest.mark.parametrize(
+    ("offset", "count"), [(65, 10), (-1, 10), (64, 11), (1 << 62, 10), ((1 << 63) - 1, 10)]
+)
 def test_no_byte_beyond_a_message_is_read(offset: int, count: int) -> None:
     buffer = Buffer(CAPACITY, RECORD, seed=0)
     with pytest.raises(RangeError):

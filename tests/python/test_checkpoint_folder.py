@@ -235,10 +235,8 @@ mpi4py.rc.initialize = False
 from pathlib import Path
 from libsumtree.replay.checkpoints import CheckpointFolder
 folder = CheckpointFolder(Path(sys.argv[1]), keep=1)
-child = os.fork()
-if child == 0:
-    time.sleep(60)
-print(child, flush=True)
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
 time.sleep(60)
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -65,6 +66,29 @@ def test_learner_and_actors_never_both_wait(
         assert moved
     width = limiter.error_buffer + max(request_, batch * ratio)
     assert abs((inserted - minimum) * ratio - sampled) <= width
+
+
+@pytest.mark.parametrize("ratio", [2.0**-53, 2.0**53])
+def test_the_most_extreme_limits_can_be_told(ratio: float) -> None:
+    """A replay rank says what its clients wait for, whatever a learner has set."""
+    limiter = RateLimiter()
+    for buffer in (None, 2.0**53):
+        limiter.change(RateLimit(1, ratio, buffer), 1 << 40)
+        for count in (1, 1 << 20, 1 << 40):
+            limiter.inserted(count)
+            limiter.expect_sample(count)
+            limiter.why_no_insert(count)
+            assert "transitions must come first" in limiter.why_no_sample(2.0**106, count)
+            assert math.isfinite(limiter.surplus or math.nan)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "buffer"),
+    [(5e-324, None), (2.0**-54, 1.0), (2.0**54, None), (1e308, 1.7e308), (1.0, 1e308)],
+)
+def test_limits_beyond_any_balance_are_refused(ratio: float, buffer: float | None) -> None:
+    with pytest.raises(ArgumentError, match="53"):
+        RateLimit(1, ratio, buffer)
 
 
 def test_smallest_error_buffer_that_admits_a_request_serves_it() -> None:
@@ -215,6 +239,7 @@ def test_changes_hold_on_as_long_as_the_same_is_asked_for() -> None:
     "saved",
     [
         *("", "[]", "{}", '{"asked": {}, "in_force": {}, "changes": "x"}'),
+        '{"asked": {}, "in_force": {}, "changes": Infinity}',
         '{"asked": {"min_size_to_sample": 0}, "in_force": {}, "changes": 1}',
         '{"asked": {"other": 1}, "in_force": {}, "changes": 1}',
     ],

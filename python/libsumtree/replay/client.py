@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from ..arguments import as_real
+from ..arguments import Indices, as_indices, as_real
 from ..errors import (
     ArgumentError,
     CheckpointError,
@@ -21,6 +21,7 @@ from ..errors import (
     ReplayError,
     ReplayStopped,
     ReplayTimeoutError,
+    ShapeError,
     SumTreeError,
     WorldError,
 )
@@ -465,3 +466,17 @@ def asking_time(deadline: float, seconds: float) -> float:
 def refuse_longer(name: str, length: int, most: int) -> NoReturn:
     """Raise for a batch that no message can hold."""
     raise ArgumentError(f"{name} has length {length}: one message holds at most {most}")
+
+
+def checked_ids(ids: ArrayLike) -> Indices:
+    """Return ids as int64, shape (n,).
+
+    Raises
+    ------
+    ArgumentTypeError, ShapeError, IndexOutOfRangeError
+        If they are not that.
+    """
+    names = as_indices(ids, 1 << 63, "ids")
+    if names.ndim != 1:
+        raise ShapeError(f"ids have shape {names.shape}: (n,) is needed")
+    return names

@@ -11,31 +11,24 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike, DTypeLike
 
-from ..arguments import Doubles, Indices, as_count, as_indices, as_real
+from ..arguments import Doubles, Indices, as_count, as_real
 from ..errors import (
     ArgumentError,
     CheckpointError,
     ExponentError,
     ProtocolError,
-    ShapeError,
     SumTreeError,
 )
 from ..frames import sample_dtype_of
 from . import archive
 from .actor import checked_priorities
 from .channel import MPI
-from .client import IDLE_SLEEP, ReplayClient, error_of, refuse_longer
+from .client import IDLE_SLEEP, ReplayClient, checked_ids, error_of, refuse_longer
 from .limiter import RateLimit
-from .messages import (
-    Bytes,
-    Code,
-    Flag,
-    Kind,
-    Message,
-)
+from .messages import Bytes, Code, Flag, Kind, Message
 from .receiving import Receive
 from .status import STATUS_SIZE, ReplayStatus
-from .streams import ALONE, MOST_LEARNERS
+from .streams import learner_number
 
 
 class ReplaySample(NamedTuple):
@@ -494,31 +487,3 @@ class LearnerClient(ReplayClient):
 
     def _note_status(self, message: Message) -> None:
         self.status = ReplayStatus.unpack(message.body)
-
-
-def checked_ids(ids: ArrayLike) -> Indices:
-    """Return ids as int64, shape (n,).
-
-    Raises
-    ------
-    ArgumentTypeError, ShapeError, IndexOutOfRangeError
-        If they are not that.
-    """
-    names = as_indices(ids, 1 << 63, "ids")
-    if names.ndim != 1:
-        raise ShapeError(f"ids have shape {names.shape}: (n,) is needed")
-    return names
-
-
-def learner_number(learner: int | None) -> int:
-    """Return the number of a learner as messages have it.
-
-    Raises
-    ------
-    ArgumentError, ArgumentTypeError
-        If it is no number of a learner.
-    """
-    number = ALONE if learner is None else as_count(learner, "learner")
-    if number >= MOST_LEARNERS:
-        raise ArgumentError(f"learner is {number}: 0 .. {MOST_LEARNERS - 1} are possible")
-    return number

@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass
 from ..arguments import as_integer, as_real
 from ..errors import ArgumentError
 
+MOST_SAMPLES = 2.0**53
+"""The largest samples per insert and error buffer, 1 over it the least: all stays finite."""
+
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
@@ -90,7 +93,8 @@ class RateLimiter:
     min_size_to_sample : int
         Nothing is drawn while the buffer holds fewer transitions.
     samples_per_insert : float, optional
-        Draws for each transition added, on average. None: no pacing, only the minimum size.
+        Draws for each transition added, on average; 2^-53 .. 2^53. None: no pacing, only the
+        minimum size.
     error_buffer : float, optional
         How far the balance may stray, in samples. None: as far as the largest request and the
         largest batch seen so far need. A request of n samples needs n <= 2 * error_buffer: with
@@ -309,7 +313,7 @@ def _read_saved(saved: str) -> tuple[RateLimit, RateLimit, int]:
         fields = json.loads(saved)
         asked, in_force = (RateLimit(**fields[name]) for name in ("asked", "in_force"))
         return asked, in_force, int(fields["changes"])
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ArgumentError(f"no rate limit: {error}") from None
 
 
@@ -320,17 +324,17 @@ def check_pacing(
     if min_size_to_sample < 1:
         raise ArgumentError(f"min_size_to_sample is {min_size_to_sample}: at least 1")
     ratio = samples_per_insert
-    if ratio is not None and not (math.isfinite(ratio) and ratio > 0):
-        raise ArgumentError(
-            f"samples_per_insert is {ratio}: a positive number, or None for no pacing"
-        )
+    if ratio is not None and not 1 / MOST_SAMPLES <= ratio <= MOST_SAMPLES:
+        raise ArgumentError(f"samples_per_insert is {ratio}: 2^-53 .. 2^53, or None for no pacing")
     if error_buffer is None:
         return
     if ratio is None:
         raise ArgumentError("error_buffer has no meaning without samples_per_insert")
     least = max(1.0, ratio)
-    if not (math.isfinite(error_buffer) and error_buffer >= least):
+    if not error_buffer >= least:
         raise ArgumentError(
             f"error_buffer is {error_buffer}: at least max(1, samples_per_insert) = {least}, "
             "or neither samples nor inserts could ever pass"
         )
+    if error_buffer > MOST_SAMPLES:
+        raise ArgumentError(f"error_buffer is {error_buffer}: at most 2^53")

@@ -14,15 +14,15 @@ from ..errors import ArgumentError, EmptyTreeError, ExponentError
 from . import archive
 from .actor import checked_priorities
 from .channel import MPI
-from .client import IDLE_SLEEP
-from .learner import ReplaySample, checked_ids, learner_number
+from .client import IDLE_SLEEP, checked_ids
+from .learner import ReplaySample
 from .limiter import RateLimit
 from .receiving import Receive
 from .routing import Routing, fractions_of, parts_of, weights_of
 from .shard_draws import Draw, Result, ShardLearner
 from .sharded import ShardedClient
 from .status import ReplayStatus
-from .streams import Stream, seed_of
+from .streams import Stream, learner_number, seed_of
 
 
 class ShardedLearner(ShardedClient[ShardLearner]):

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.random import Generator, Philox, SeedSequence
 
 from .. import philox
-from ..arguments import Doubles
-from ..errors import ProtocolError
+from ..arguments import Doubles, as_count
+from ..errors import ArgumentError, ProtocolError
 
 #: The number of a learner that has none.
 ALONE = -1
@@ -123,3 +123,17 @@ def seed_of(text: str) -> SeedSequence:
         return SeedSequence(numbers if ndim else numbers[0], pool_size=pool_size)
     except (TypeError, ValueError, IndexError, RecursionError) as error:
         raise ProtocolError(f"{text!r:.80} is not a seed: {error}") from None
+
+
+def learner_number(learner: int | None) -> int:
+    """Return the number of a learner as messages have it.
+
+    Raises
+    ------
+    ArgumentError, ArgumentTypeError
+        If it is no number of a learner.
+    """
+    number = ALONE if learner is None else as_count(learner, "learner")
+    if number >= MOST_LEARNERS:
+        raise ArgumentError(f"learner is {number}: 0 .. {MOST_LEARNERS - 1} are possible")
+    return number
