@@ -845,11 +845,11 @@ SERVICE = [
         ["tests/python/test_replay_payloads.py::test_nobody_waits_for_a_payload_that_is_under_way"],
     ),
     Mutant(
-        "sleeps between the parts of a long message",
-        "python/libsumtree/replay/channel.py",
-        "_SPINS_MOVING = 10_000",
-        "_SPINS_MOVING = 50",
-        service_tests("nobody_sleeps_while_a_long_message_moves_in_parts"),
+        "requests that wait for their share refused at the end",
+        "python/libsumtree/replay/service.py",
+        "        self._samples.serve(at_once=True)\n",
+        "",
+        service_tests("requests_that_wait_for_their_share_are_served_before_the_end"),
     ),
     Mutant(
         "a wait given up forgets the payload on its way",

@@ -128,6 +128,7 @@ class Service:
 
     def begin_stop(self) -> None:
         """Tell the learners that the service is ending; give no more samples."""
+        self._samples.serve(at_once=True)
         self._peers.stopping = True
         members = self._peers.members.values()
         self._tell_stopping(peer for peer in members if peer.role == Flag.LEARNER)
