@@ -153,6 +153,18 @@ def test_messages_longer_than_mpi_can_count(jobs: Jobs) -> None:
     job.kill()  # the messages are never taken, and MPI waits for that
 
 
+def test_a_message_whose_memory_is_gone(jobs: Jobs) -> None:
+    """As that of a sender that died, which MPI reads from its process, and cannot any more."""
+    need_hydra()
+    job = jobs.run("faulty_cannot_be_read", capacity=1000, max_batch=1 << 16)
+    if (job.folder / "no_reading").exists():
+        pytest.skip("no process may read the memory of another here")
+    rows = job.arrays("buffer.npz")["transitions"]
+    expected = np.concatenate([batch(seed, 10)[0] for seed in (0, 1)])
+    assert_same({"rows": rows}, {"rows": expected})
+    assert job.summary["rejected"] == {"1": 1}
+
+
 # ---- 6: a learner that comes again ----
 
 

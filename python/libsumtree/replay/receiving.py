@@ -178,7 +178,7 @@ class MatchedReceiver:
         if self._arriving:
             arrived = self._next_arrived()
             if arrived is not None:
-                return arrived.buffer, arrived.source, False
+                return arrived
             if self._arriving_count >= _MOST_ARRIVING:
                 return None
         matched = self._improbe(self._peer, CONTROL_TAG, self._status)
@@ -189,14 +189,17 @@ class MatchedReceiver:
             nbytes = _length(self._status)
         except ProtocolError as error:  # it stays with MPI: no buffer is to hold it
             return Malformed(source, str(error))
-        if nbytes > _STAGING_BYTES:
-            buffer: Bytes = np.empty(nbytes, np.uint8)
-            request, borrowed = matched.Irecv([buffer, MPI.BYTE]), False
-        else:
-            buffer = self._staging[:nbytes]
-            request, borrowed = matched.Irecv(self._place), True
-        if source not in self._arriving and request.Test():
-            return buffer, source, borrowed
+        try:
+            if nbytes > _STAGING_BYTES:
+                buffer: Bytes = np.empty(nbytes, np.uint8)
+                request, borrowed = matched.Irecv([buffer, MPI.BYTE]), False
+            else:
+                buffer = self._staging[:nbytes]
+                request, borrowed = matched.Irecv(self._place), True
+            if source not in self._arriving and request.Test():
+                return buffer, source, borrowed
+        except MPI.Exception as error:
+            return _unreceived(source, error)
         if borrowed:  # MPI writes to this one until it is done
             self._stage()
         self._arriving.setdefault(source, deque()).append(Incoming(request, buffer, source))
@@ -207,16 +210,24 @@ class MatchedReceiver:
         self._staging: Bytes = np.empty(_STAGING_BYTES, np.uint8)
         self._place = [self._staging, MPI.BYTE]
 
-    def _next_arrived(self) -> Incoming | None:
+    def _next_arrived(self) -> Received | Malformed | None:
         for source in list(self._arriving):
-            queue = self._arriving[source]
-            if queue[0].done(LOOKS_MOVING):
-                incoming = queue.popleft()
-                self._arriving_count -= 1
-                if not queue:
-                    del self._arriving[source]
-                return incoming
+            incoming = self._arriving[source][0]
+            try:
+                if incoming.done(LOOKS_MOVING):
+                    self._drop_first(source)
+                    return incoming.buffer, source, False
+            except MPI.Exception as error:
+                self._drop_first(source)
+                return _unreceived(source, error)
         return None
+
+    def _drop_first(self, source: int) -> None:
+        queue = self._arriving[source]
+        queue.popleft()
+        self._arriving_count -= 1
+        if not queue:
+            del self._arriving[source]
 
     def holds(self, source: int) -> bool:
         """Whether a control message of `source` is there, see `Receiver`."""
@@ -344,6 +355,11 @@ def check_receive(receive: str, max_batch: int) -> None:
         raise ArgumentError(
             f"receive is 'staged' and max_batch {max_batch}: at most {MOST_STAGED} then"
         )
+
+
+def _unreceived(source: int, error: MPI.Exception) -> Malformed:
+    """Say of a message that it came, and is lost: its sender may be no more, and its memory."""
+    return Malformed(source, f"a control message could not be received: {error}")
 
 
 def _length(status: MPI.Status) -> int:

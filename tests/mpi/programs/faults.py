@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import mmap
 import os
 import signal
 import time
@@ -17,7 +19,7 @@ from mpi4py import MPI
 
 from libsumtree.errors import ReplayStopped
 from libsumtree.replay import ActorClient, LearnerClient
-from libsumtree.replay.messages import CONTROL_TAG, PAYLOAD_TAG, Code, Flag, Kind, decode
+from libsumtree.replay.messages import CONTROL_TAG, PAYLOAD_TAG, Code, Flag, Kind, Message, decode
 
 Comm = MPI.Intracomm
 
@@ -299,3 +301,39 @@ def faulty_sends_too_much(comm: Comm, clients: Comm) -> None:
     raw.expect(Kind.ACK, Code.PAYLOAD, "where 280 were announced")
     raw.message(Kind.BYE)
     raw.expect(Kind.GOODBYE, Code.OK)
+
+
+# ---- memory that is gone ----
+
+
+def faulty_cannot_be_read(comm: Comm, clients: Comm) -> None:
+    """Announce a message, and take away its memory, which MPI reads from the other process."""
+    if not may_read(int(Path("pid.0").read_text())):
+        note("no_reading")
+        with ActorClient(comm, RECORD):
+            return
+    raw = Raw(comm)
+    raw.hello()
+    raw.in_step(0)
+    count = 1 << 16
+    data = Message(Kind.ADD, 99, count, ITEM, count * ITEM).encode(bytes(8 * count))
+    memory = mmap.mmap(-1, len(data) + mmap.PAGESIZE)
+    view = np.frombuffer(memory, np.uint8)[: len(data)]
+    view[:] = np.frombuffer(data, np.uint8)
+    request = comm.Isend([view, MPI.BYTE], 0, CONTROL_TAG)
+    place, length = ctypes.c_void_p(view.ctypes.data), ctypes.c_size_t(len(memory))
+    assert ctypes.CDLL(None).mprotect(place, length, 0) == 0
+    raw.kept.append((view, request))
+    raw.expect(Kind.REFUSED, Code.PROTOCOL, "could not be received")
+    raw.hello()
+    raw.in_step(1)
+    raw.bye()
+
+
+def may_read(process: int) -> bool:
+    """Whether one process may read the memory of another here, as MPI does then."""
+    with suppress(OSError), Path(f"/proc/{process}/mem").open("rb") as memory:
+        line = Path(f"/proc/{process}/maps").read_text().splitlines()[0]
+        memory.seek(int(line.split("-")[0], 16))
+        return len(memory.read(1)) == 1
+    return False
