@@ -97,6 +97,12 @@ def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
     assert job.summary["sampled"] == 8 * 64
 
 
+def test_requests_that_wait_for_their_share_are_served_before_the_end(jobs: Jobs) -> None:
+    for _ in range(3):
+        job = jobs.run("asks_and_stops", "adds_for_ever", capacity=500, learner_share=0.01)
+        assert job.summary["sampled"] == 23 * 64
+
+
 def test_default_error_buffer_lets_large_requests_pass(jobs: Jobs) -> None:
     """Requests larger than anything the ratio has seen, one actor, one credit: no deadlock."""
     job = jobs.run("paces", "adds_for_ever", capacity=500, actor_credits=1, samples_per_insert=0.5)

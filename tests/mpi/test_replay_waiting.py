@@ -7,6 +7,7 @@ from pathlib import Path
 from launch import Jobs
 from libsumtree import checkpoint
 from libsumtree.replay import RateLimit
+from libsumtree.replay.restored import read_file
 
 
 def test_learner_changes_the_limit_and_checkpoints_keep_it(jobs: Jobs, tmp_path: Path) -> None:
@@ -57,3 +58,21 @@ def test_wait_that_is_given_up_before_a_payload_mixes_no_answers(jobs: Jobs) -> 
     late, actions = job.json("late.json")
     assert late[0] == "answer"
     assert actions == [[8] * 8, [4] * 4]
+
+
+def test_learners_have_their_states_written_in_turn(jobs: Jobs, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    job = jobs.run("waiting_turns", "waiting_turns", capacity=64, checkpoint_dir=files, keep=100)
+    names = [job.json(f"turns.{number}.json") for number in (0, 1)]
+    assert len({*names[0], *names[1]}) == 16
+    for number, own in enumerate(names):
+        states = [state_in(files / name) for name in own]
+        assert states == [[number, step] for step in range(8)]
+    assert state_in(Path(job.summary["last_checkpoint"]))[1] == 100
+    assert job.summary["rejected"] == {}
+
+
+def state_in(path: Path) -> list[int]:
+    state = read_file(path, "cpu").progress.learner
+    assert state is not None
+    return [int(state["number"]), int(state["step"])]

@@ -845,6 +845,13 @@ SERVICE = [
         ["tests/python/test_replay_payloads.py::test_nobody_waits_for_a_payload_that_is_under_way"],
     ),
     Mutant(
+        "requests that wait for their share refused at the end",
+        "python/libsumtree/replay/service.py",
+        "        self._samples.serve(at_once=True)\n",
+        "",
+        service_tests("requests_that_wait_for_their_share_are_served_before_the_end"),
+    ),
+    Mutant(
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _SPINS_MOVING = 10_000
 """Looks without a sleep while a long message is on its way: tens of milliseconds."""
-_LOOKS_A_YIELD = 32
-"""Then, looks without giving up the processor: both sides have to look at the same time."""
 
 
 class Outgoing:
@@ -251,8 +249,7 @@ class Backoff:
         self._idle += 1
         spins = _SPINS_MOVING if moving else self._spins
         if self._idle <= spins or not self._longest:
-            if not moving or self._idle % _LOOKS_A_YIELD == 0:
-                os.sched_yield()
+            os.sched_yield()
             return
         self._sleep = min(self._longest, max(20e-6, 1.5 * self._sleep))
         time.sleep(self._sleep)

@@ -71,13 +71,16 @@ class Samples:
         if not message.flags & Flag.DEFAULT and not 0.0 <= message.real <= 1.0:
             raise RefusedError(Code.EXPONENT, f"beta is {message.real}: it must be in 0 .. 1")
 
-    def serve(self) -> bool:
-        """Answer the requests that may be answered now; return whether there were any."""
+    def serve(self, at_once: bool = False) -> bool:
+        """Answer the requests that may be answered now; return whether there were any.
+
+        With `at_once`, also those that only make way for batches.
+        """
         peers = self._peers
         ready = [asked for asked in self._questions if draws.may_pass(peers, asked[1])]
         self._answer_questions(ready)
         busy = bool(ready)
-        while self._requests and not self._make_way():
+        while self._requests and (at_once or not self._make_way()):
             peer, request = self._requests[0]
             if not draws.may_pass(peers, request):
                 return busy

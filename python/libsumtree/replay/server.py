@@ -252,10 +252,11 @@ class ReplayRank:
         backoff = Backoff(self._config.idle_sleep)
         while not self._shards.settled:
             busy = self._tend_shards()
+            self._peers.channel.reap()  # a client that takes its leave still gets what it asked for
             self._finish_saving()
             if self._marks() != self._saving_marks and time.monotonic() >= self._retry_at:
                 self._begin_if_changed()  # another shard may wait for it to let its actors go
-            backoff.turn(busy)
+            backoff.turn(busy, self._service.is_moving)
 
     def _tend_shards(self) -> bool:
         """Do what other shards ask for, and tell them of changes; return whether they asked."""

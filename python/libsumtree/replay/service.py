@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,14 @@ _MESSAGES_A_TURN = 32
 _LOOKS = 6
 
 
+class Asked(NamedTuple):
+    """A checkpoint that a learner waits for: whose, the request, and the state to be in it."""
+
+    peer: Peer
+    request: Message
+    state: archive.State
+
+
 class Service:
     """Answers the clients of one replay rank, never waiting for any of them.
 
@@ -40,10 +49,8 @@ class Service:
 
     Attributes
     ----------
-    checkpoint_asked : tuple of Peer and Message, optional
-        A learner state is in, and its CHECKPOINT is without an answer.
     states : int
-        Learner states taken since the start.
+        Learner states that were the newest since the start.
     """
 
     def __init__(
@@ -69,7 +76,12 @@ class Service:
         }
         self._leaving: list[Peer] = []
         self.states = 0
-        self.checkpoint_asked: tuple[Peer, Message] | None = None
+        self._asked: deque[Asked] = deque()
+
+    @property
+    def checkpoint_asked(self) -> Asked | None:
+        """What is to be written next, its state is the newest; None if no learner waits."""
+        return self._asked[0] if self._asked else None
 
     @property
     def receiving(self) -> bool:
@@ -128,6 +140,7 @@ class Service:
 
     def begin_stop(self) -> None:
         """Tell the learners that the service is ending; give no more samples."""
+        self._samples.serve(at_once=True)
         self._peers.stopping = True
         members = self._peers.members.values()
         self._tell_stopping(peer for peer in members if peer.role == Flag.LEARNER)
@@ -152,13 +165,12 @@ class Service:
 
     def answer_checkpoint(self, name: str, failure: str) -> None:
         """Answer the learner that asked: with the file's name, or what went wrong."""
-        assert self.checkpoint_asked is not None
-        peer, request = self.checkpoint_asked
-        self.checkpoint_asked = None
-        if failure and self._peers.has(peer):
-            self._peers.refuse(request, Code.CHECKPOINT, failure)
+        asked = self._asked.popleft()
+        if failure and self._peers.has(asked.peer):
+            self._peers.refuse(asked.request, Code.CHECKPOINT, failure)
         else:
-            self._peers.send(peer, request.answer(Kind.CHECKPOINTED), name.encode())
+            self._peers.send(asked.peer, asked.request.answer(Kind.CHECKPOINTED), name.encode())
+        self._note_state()
 
     def tell_checkpoint_due(self) -> bool:
         """Ask a learner for its state; return whether there is one to ask."""
@@ -345,8 +357,11 @@ class Service:
         self._samples.forget(peer)
         if peer in self._leaving:
             self._leaving.remove(peer)
-        if self.checkpoint_asked is not None and self.checkpoint_asked[0] is peer:
-            self.checkpoint_asked = None
+        if self._asked_of(peer) is not None:
+            first = self._asked[0]
+            self._asked = deque(asked for asked in self._asked if asked.peer is not peer)
+            if first.peer is peer:
+                self._note_state()
 
     # ---- checkpoints and the end ----
 
@@ -360,7 +375,7 @@ class Service:
                 f"a checkpoint is of all shards: ask shard 0, not shard {self._peers.shard}, as "
                 "ShardedLearner.checkpoint does",
             )
-        if self.checkpoint_asked is not None or self._intake.backlog(peer.rank):
+        if self._asked_of(peer) is not None or self._intake.backlog(peer.rank):
             raise RefusedError(Code.CREDIT, "a checkpoint is being written already")
         if message.payload == 0:
             raise RefusedError(Code.SHAPE, "a checkpoint without a learner state")
@@ -372,17 +387,27 @@ class Service:
         try:
             if failure:
                 raise ProtocolError(failure)
-            self._peers.progress.learner = archive.unpack(data)
+            state = archive.unpack(data)
         except ProtocolError as error:
             self._peers.reject(request, Code.PAYLOAD, str(error))
             return
-        self.states += 1
         if self._peers.has(peer):
-            self.checkpoint_asked = (peer, request)
+            self._asked.append(Asked(peer, request, state))
+            if len(self._asked) == 1:
+                self._note_state()
+
+    def _note_state(self) -> None:
+        """Have the next checkpoint hold the state of the learner that waits for it."""
+        if self._asked:
+            self._peers.progress.learner = self._asked[0].state
+            self.states += 1
+
+    def _asked_of(self, peer: Peer) -> Asked | None:
+        """Return what a learner waits for."""
+        return next((asked for asked in self._asked if asked.peer is peer), None)
 
     def _ask(self, message: Message, peer: Peer) -> None:
-        asked = self.checkpoint_asked
-        if asked is not None and asked[0] is peer:
+        if self._asked_of(peer) is not None:
             answer = message.answer(Kind.REASON, value=int(Wait.CHECKPOINT))
             self._peers.send(peer, answer, b"is writing the checkpoint")
         else:
@@ -417,5 +442,4 @@ class Service:
         return bool(leaving)
 
     def _owes(self, peer: Peer) -> bool:
-        asked = self.checkpoint_asked
-        return self._intake.backlog(peer.rank) > 0 or (asked is not None and asked[0] is peer)
+        return self._intake.backlog(peer.rank) > 0 or self._asked_of(peer) is not None

@@ -272,6 +272,18 @@ def prefetches(comm: Comm, clients: Comm) -> None:
         learner.stop()
 
 
+def asks_and_stops(comm: Comm, clients: Comm) -> None:
+    """What is asked for before the word to end is given, however many batches come."""
+    with LearnerClient(comm, RECORD) as learner:
+        for _ in range(20):
+            learner.sample(64)
+        for _ in range(3):
+            learner.request(64)
+        learner.stop()
+        for _ in range(3):
+            learner.sample(64)
+
+
 def moves_large(comm: Comm, clients: Comm) -> None:
     """Batches, draws and states of 1.8 MB; how long each kind took."""
     rows, priorities = batch(0, 65_536)

@@ -44,7 +44,7 @@ def lags(comm: Comm, clients: Comm, shards: int) -> None:
         learner.stop()
 
 
-def moves_large(comm: Comm, clients: Comm, shards: int) -> None:
+def moves_large_over_shards(comm: Comm, clients: Comm, shards: int) -> None:
     """Batches and draws of 1.8 MB; how long each kind took."""
     rows, priorities = batch(0, 65_536)
     seconds = []

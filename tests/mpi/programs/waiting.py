@@ -225,3 +225,26 @@ def waiting_loses_folder(comm: Comm, clients: Comm) -> None:
         while actor.unacknowledged:
             actor.poll()
         shutil.rmtree(os.environ["LOST_FOLDER"])
+
+
+# ---- several learners have states written ----
+
+
+def waiting_turns(comm: Comm, clients: Comm) -> None:
+    """Have states written while the other learner does the same, and a last one at the end."""
+    number, names = clients.Get_rank(), []
+    learner = LearnerClient(comm, RECORD, learner=number)
+    for step in range(8):
+        clients.Barrier()
+        names.append(learner.checkpoint(turn_state(number, step), timeout=20.0))
+    note(f"turns.{number}.json", names)
+    clients.Barrier()
+    if number == 0:
+        learner.stop()
+    while not learner.stopping:
+        learner.poll()
+    learner.close(turn_state(number, 100))
+
+
+def turn_state(number: int, step: int) -> dict[str, Any]:
+    return {"number": np.int64(number), "step": np.int64(step), "weights": np.ones(100_000)}
