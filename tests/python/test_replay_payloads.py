@@ -6,6 +6,8 @@ host while its memory was read.
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from libsumtree import PrioritizedReplayBuffer
 from libsumtree.replay.intake import Announced, PayloadIntake, Purpose
 from libsumtree.replay.messages import Flag
 from libsumtree.replay.peers import Peer
+from libsumtree.replay.receiving import leave
 
 RECORD = np.dtype([("number", "<i8"), ("rest", "u1", 3000)])
 COUNT = 10
@@ -124,3 +127,35 @@ def test_nobody_waits_for_a_payload_that_is_under_way() -> None:
     world.intake.turn()
     assert world.numbers() == [1, 2, 3]
     assert not world.in_place(world.come(Payload(1, 4)))
+
+
+class Transfer:
+    """A request that has not ended, or whose transfer has failed."""
+
+    def __init__(self, fails: bool) -> None:
+        self.fails = fails
+        self.ended = False
+
+    def Test(self) -> bool:  # noqa: N802 - MPI's name
+        if self.fails:
+            raise MPI.Exception(MPI.ERR_OTHER)
+        return self.ended
+
+
+def test_what_was_given_up_stays_though_another_transfer_fails() -> None:
+    """MPI writes to the second buffer until its request has ended."""
+    failing, going = Transfer(fails=False), Transfer(fails=False)
+    buffers = [np.zeros(8, np.uint8) for _ in range(2)]
+    kept = [weakref.ref(each) for each in buffers]
+    leave(failing, buffers[0])  # type: ignore[arg-type]
+    failing.fails = True
+    leave(going, buffers[1])  # type: ignore[arg-type]
+    del buffers
+    gc.collect()
+    assert [each() is None for each in kept] == [True, False]
+    going.ended = True
+    last = Transfer(fails=False)
+    last.ended = True
+    leave(last, None)  # type: ignore[arg-type]
+    gc.collect()
+    assert kept[1]() is None

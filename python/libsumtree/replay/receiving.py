@@ -32,14 +32,23 @@ _STAGING_BYTES = 1 << 14
 _MOST_ARRIVING = 1024
 
 
-_left: list[tuple[MPI.Request, Any]] = []
+_left: dict[int, tuple[MPI.Request, Any]] = {}
 
 
 def leave(request: MPI.Request | None, buffers: Any) -> None:
     """Keep the buffers of a request that has not ended, whoever gave it up, until it has."""
     if request and not MPI.Is_finalized():
-        _left[:] = [each for each in _left if not each[0].Test()]
-        _left.append((request, buffers))
+        _left[id(request)] = request, buffers
+        for key, (each, _) in list(_left.items()):
+            if _has_ended(each):
+                _left.pop(key, None)
+
+
+def _has_ended(request: MPI.Request) -> bool:
+    try:
+        return bool(request.Test())
+    except MPI.Exception:  # as where MPI reads the memory of a sender that is no more
+        return True
 
 
 class Malformed:
