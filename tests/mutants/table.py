@@ -845,6 +845,25 @@ SERVICE = [
         ["tests/python/test_replay_payloads.py::test_nobody_waits_for_a_payload_that_is_under_way"],
     ),
     Mutant(
+        "a message that cannot be received ends the service",
+        "python/libsumtree/replay/receiving.py",
+        "        except MPI.Exception as error:\n"
+        "            return _unreceived(source, error)\n"
+        "        if borrowed:",
+        "        except MPI.Exception:\n            raise\n        if borrowed:",
+        ["tests/mpi/test_replay_faults.py::test_a_message_whose_memory_is_gone"],
+    ),
+    Mutant(
+        "memory of a transfer that was given up is freed at once",
+        "python/libsumtree/replay/receiving.py",
+        "        return bool(request.Test())\n    except",
+        "        return bool(request.Test()) or True\n    except",
+        [
+            "tests/python/test_replay_payloads.py::"
+            "test_what_was_given_up_stays_though_another_transfer_fails"
+        ],
+    ),
+    Mutant(
         "requests that wait for their share refused at the end",
         "python/libsumtree/replay/service.py",
         "        self._samples.serve(at_once=True)\n",
