@@ -9,11 +9,22 @@ from typing import Any
 import numpy as np
 from choices import Choices
 
+from libsumtree import MAX_CAPACITY
 from libsumtree.errors import ArgumentError, ArgumentTypeError, ProtocolError
 from libsumtree.records import check_record_dtype, dtype_from_text, dtype_to_text
 from libsumtree.replay import archive
-from libsumtree.replay.limiter import RateLimit
-from libsumtree.replay.messages import HEADER_SIZE, TEXT_LIMIT, Code, Flag, Kind, Message, decode
+from libsumtree.replay.limiter import RateLimit, RateLimiter
+from libsumtree.replay.messages import (
+    HEADER_SIZE,
+    TEXT_LIMIT,
+    Code,
+    Flag,
+    Kind,
+    Message,
+    decode,
+    plain_ack,
+    plain_add,
+)
 from libsumtree.replay.status import STATUS_SIZE, ReplayStatus
 from libsumtree.replay.terms import Terms
 
@@ -38,11 +49,24 @@ def _as_array(data: bytes) -> Any:
 
 
 def control(data: bytes) -> None:
-    """A control message is refused, or is the bytes that it came as, and its parts fit."""
+    """A control message is refused, or is the bytes that it came as, and its parts fit.
+
+    The short ways to read one take nothing that is refused, and nothing for anything else.
+    """
+    array = _as_array(data)
+    add, ack = plain_add(array), plain_ack(array)
     try:
-        message = decode(_as_array(data), source=3)
+        message = decode(array, source=3)
     except ProtocolError:
+        assert (add, ack) == (None, None)
         return
+    if add is not None:
+        assert (message.kind, message.code, message.flags) == (Kind.ADD, Code.OK, Flag.INLINE)
+        assert add == (message.sequence, message.count, message.itemsize)
+        assert message.payload == message.count * message.itemsize > 0
+    if ack is not None:
+        assert (message.kind, message.code) == (Kind.ACK, Code.OK)
+        assert repr(ack) == repr((message.sequence, message.value, message.real))
     assert message.source == 3
     assert data[:48] == message.encode()[:48]
     assert data[HEADER_SIZE:] == message.body.tobytes()
@@ -115,12 +139,18 @@ def dtype(data: bytes) -> None:
 
 
 def limit(data: bytes) -> None:
-    """A rate limit is refused, or can be written and read again."""
+    """A rate limit is refused, or can be written and read again, and says why anybody waits."""
     try:
         found = RateLimit.from_json(data.decode("utf-8", "replace"))
     except (ArgumentError, ArgumentTypeError):
         return
     assert RateLimit.from_json(found.to_json()) == found
+    if found.min_size_to_sample <= MAX_CAPACITY:
+        limiter = RateLimiter()
+        limiter.change(found, 1 << 20)
+        limiter.inserted(1 << 10)
+        assert isinstance(limiter.why_no_sample(512, 1 << 10), str)
+        assert isinstance(limiter.why_no_insert(1 << 10), str)
 
 
 _PARTS: tuple[Callable[[bytes], None], ...] = (control, fields, state, table, terms, dtype, limit)
@@ -138,6 +168,7 @@ def seeds() -> list[bytes]:
     kept += [
         (control, Message(Kind.HELLO, flags=Flag.ACTOR).encode(b'[["x", "<f4", [3]]]')),
         (control, Message(Kind.ADD, 1, 1, 4, 4, flags=36).encode(b"abcd")),
+        (control, Message(Kind.ADD, 1, 1, 4, 4, flags=32).encode(bytes(8), b"abcd")),
         (control, Message(Kind.REPLY, 1, 3, code=Code.EMPTY).encode(b"nothing")),
         (fields, bytes(40)),
         (state, archive.pack(_STATE).tobytes()),

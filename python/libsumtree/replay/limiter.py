@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from ..arguments import as_integer, as_real
 from ..errors import ArgumentError
 
-MOST_SAMPLES = 2.0**53
+_MOST_SAMPLES = 2.0**53
 """The largest samples per insert and error buffer, 1 over it the least: all stays finite."""
 
 
@@ -324,7 +324,7 @@ def check_pacing(
     if min_size_to_sample < 1:
         raise ArgumentError(f"min_size_to_sample is {min_size_to_sample}: at least 1")
     ratio = samples_per_insert
-    if ratio is not None and not 1 / MOST_SAMPLES <= ratio <= MOST_SAMPLES:
+    if ratio is not None and not 1 / _MOST_SAMPLES <= ratio <= _MOST_SAMPLES:
         raise ArgumentError(f"samples_per_insert is {ratio}: 2^-53 .. 2^53, or None for no pacing")
     if error_buffer is None:
         return
@@ -336,5 +336,5 @@ def check_pacing(
             f"error_buffer is {error_buffer}: at least max(1, samples_per_insert) = {least}, "
             "or neither samples nor inserts could ever pass"
         )
-    if error_buffer > MOST_SAMPLES:
+    if error_buffer > _MOST_SAMPLES:
         raise ArgumentError(f"error_buffer is {error_buffer}: at most 2^53")
