@@ -123,7 +123,7 @@ class ReplayClient:
         self._server = replay_rank
         self._channel = Channel(comm, TEXT_LIMIT, replay_rank, receive)
         # Answers to a former client of this rank must never pass for answers to this one.
-        self._sequence = time.time_ns()
+        self._sequence = self._first = time.time_ns()
         self._problem: SumTreeError | None = None
         self._terms: Terms | None = None
         self._gone = False
@@ -317,6 +317,8 @@ class ReplayClient:
     # ---- inside ----
 
     def _take(self, message: Message, payload: Bytes) -> None:
+        if 0 < message.sequence <= self._first:
+            return  # the answer to a former client, which has not waited for it
         self._answered(message.sequence)
         if message.kind is Kind.STOPPING:
             self.stopping = True

@@ -148,6 +148,27 @@ def waiting_for_payload(comm: Comm, clients: Comm) -> None:
         note("late.json", [late, actions])
 
 
+def waiting_as_another(comm: Comm, clients: Comm) -> None:
+    """Give up taking leave, and then a welcome; the answers find clients that never asked."""
+    server = int(Path("pid.0").read_text())
+    former = ActorClient(comm, RECORD, timeout=0.3)
+    refused = Message(Kind.ADD, sequence=former._next_sequence(), count=1, itemsize=1, payload=1)
+    former._send(refused, np.ones(1), payload=np.zeros(1, np.uint8))
+    os.kill(server, signal.SIGSTOP)
+    left = timed_out(former.close)
+    os.kill(server, signal.SIGCONT)
+    time.sleep(0.3)
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(0))
+    os.kill(server, signal.SIGSTOP)
+    unwelcome = timed_out(lambda: ActorClient(comm, RECORD, timeout=0.3))
+    os.kill(server, signal.SIGCONT)
+    time.sleep(0.3)
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(1))
+    note("another.json", [left[1], unwelcome[1]])
+
+
 def waiting_is_late(comm: Comm, clients: Comm) -> None:
     """Play a replay rank whose first payload comes only when the second draw is asked for."""
     channel, announced = Channel(clients, 100), []
