@@ -169,9 +169,22 @@ def waiting_as_another(comm: Comm, clients: Comm) -> None:
     note("another.json", [left[1], unwelcome[1]])
 
 
-def waiting_is_late(comm: Comm, clients: Comm) -> None:
-    """Play a replay rank whose first payload comes only when the second draw is asked for."""
-    channel, announced = Channel(clients, 100), []
+def waiting_for_payload_as_another(comm: Comm, clients: Comm) -> None:
+    """Give up for good between an announcement and its payload; the next client gets its own."""
+    former = LearnerClient(clients, RECORD, timeout=0.2)
+    late = [timed_out(lambda: former.sample(8)), timed_out(former.close)]
+    with LearnerClient(clients, RECORD) as learner:
+        actions = learner.sample(4).transitions["action"].tolist()
+        note("late.json", [late, actions])
+
+
+def waiting_is_late_for_two(comm: Comm, clients: Comm) -> None:
+    waiting_is_late(comm, clients, 2)
+
+
+def waiting_is_late(comm: Comm, clients: Comm, farewells: int = 1) -> None:
+    """Play a replay rank whose first payload comes only with the second draw, or client."""
+    channel, announced, late = Channel(clients, 100), [], 2
     while True:
         message = channel.receive()
         assert not isinstance(message, Malformed)
@@ -188,13 +201,16 @@ def waiting_is_late(comm: Comm, clients: Comm) -> None:
             announced.append(rows)
             answer = message.answer(Kind.REPLY, count=len(rows), payload=rows.nbytes)
             channel.send(source, answer, ReplayStatus().pack(), bytes(24 * len(rows)))
-        if len(announced) == 2:
+        if len(announced) == late or (message.kind is Kind.HELLO and announced):
+            late = 1
             for rows in announced:
                 clients.Send([rows.view(np.uint8), MPI.BYTE], source, PAYLOAD_TAG)
             announced.clear()
         if message.kind is Kind.BYE:
             channel.send(source, message.answer(Kind.GOODBYE))
-            break
+            farewells -= 1
+            if farewells == 0:
+                break
     while channel.reap():
         pass
     ActorClient(comm, RECORD).close()
