@@ -60,6 +60,23 @@ def test_wait_that_is_given_up_before_a_payload_mixes_no_answers(jobs: Jobs) -> 
     assert actions == [[8] * 8, [4] * 4]
 
 
+def test_answers_to_a_former_client_are_nothing_to_the_next(jobs: Jobs) -> None:
+    job = jobs.run("waiting_as_another", capacity=200, clients=3)
+    left, unwelcome = job.json("another.json")
+    assert left.startswith("no goodbye from the replay rank")
+    assert unwelcome.startswith("no welcome from the replay rank")
+    assert job.summary["inserted"] == 100
+    assert job.summary["rejected"] == {"1": 1}
+
+
+def test_payload_for_a_former_client_is_no_draw_of_the_next(jobs: Jobs) -> None:
+    roles = "waiting_is_late_for_two", "waiting_for_payload_as_another"
+    late, actions = jobs.run(*roles, capacity=64, clients=1).json("late.json")
+    assert "no sample of 8" in late[0][1]
+    assert "no goodbye" in late[1][1]
+    assert actions == [4] * 4
+
+
 def test_learners_have_their_states_written_in_turn(jobs: Jobs, tmp_path: Path) -> None:
     files = tmp_path / "files"
     job = jobs.run("waiting_turns", "waiting_turns", capacity=64, checkpoint_dir=files, keep=100)

@@ -874,7 +874,7 @@ SERVICE = [
         "a wait given up forgets the payload on its way",
         "python/libsumtree/replay/client.py",
         "                raise self._timed_out(what, seconds)\n",
-        "                self._arrival = None\n"
+        "                self._arrivals.clear()\n"
         "                raise self._timed_out(what, seconds)\n",
         waiting_tests("wait_that_is_given_up_before_a_payload_mixes_no_answers"),
     ),

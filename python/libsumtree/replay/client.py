@@ -112,7 +112,6 @@ class ReplayClient:
         # Times go into the histograms many at once: that costs a tenth of one after another.
         self._times: dict[str, list[int]] = {name: [] for name in _TIMED.values()}
         self._sent: dict[int, tuple[str, int]] = {}
-        self._arrival: _Arrival | None = None
         self._asked = 0
         self._reason: Message | None = None
         size = comm.Get_size()
@@ -123,8 +122,9 @@ class ReplayClient:
             )
         self._server = replay_rank
         self._channel = Channel(comm, TEXT_LIMIT, replay_rank, receive)
+        self._arrivals = _arrivals_of(comm)
         # Answers to a former client of this rank must never pass for answers to this one.
-        self._sequence = time.time_ns()
+        self._sequence = self._first = time.time_ns()
         self._problem: SumTreeError | None = None
         self._terms: Terms | None = None
         self._gone = False
@@ -222,12 +222,11 @@ class ReplayClient:
         """Take every message that is there; return whether there was any."""
         busy = False
         while True:
-            if self._arrival is not None:
-                payload = self._arrival.turn(self._channel)
+            if self._server in self._arrivals:
+                payload = self._arrivals[self._server].turn(self._channel)
                 if payload is None:
                     break
-                message, self._arrival = self._arrival.message, None
-                self._take(message, payload)
+                self._take(self._arrivals.pop(self._server).message, payload)
                 busy = True
             received = self._channel.next()
             if received is None:
@@ -247,7 +246,7 @@ class ReplayClient:
         if isinstance(message, Malformed):
             raise ProtocolError(f"from the replay rank: {message.reason}")
         if message.announced:
-            self._arrival = _Arrival(message)
+            self._arrivals[self._server] = _Arrival(message)
         else:
             self._take(message, _NOTHING)
 
@@ -323,6 +322,8 @@ class ReplayClient:
     # ---- inside ----
 
     def _take(self, message: Message, payload: Bytes) -> None:
+        if 0 < message.sequence <= self._first:
+            return  # the answer to a former client, which has not waited for it
         self._answered(message.sequence)
         if message.kind is Kind.STOPPING:
             self.stopping = True
@@ -395,6 +396,24 @@ class ReplayClient:
         finally:
             self._gone = True
             self._channel.close()
+
+
+_keyval = MPI.KEYVAL_INVALID
+
+
+def _arrivals_of(comm: MPI.Intracomm) -> dict[int, _Arrival]:
+    """Return what is on its way to this rank, by replay rank; the communicator keeps it.
+
+    A payload belongs to the announcement before it, even if that was for a client that is no more.
+    """
+    global _keyval
+    if _keyval == MPI.KEYVAL_INVALID:
+        _keyval = MPI.Comm.Create_keyval()
+    kept: Any = comm.Get_attr(_keyval)
+    arrivals: dict[int, _Arrival] = {} if kept is None else kept
+    if kept is None:
+        comm.Set_attr(_keyval, arrivals)
+    return arrivals
 
 
 class _Arrival:

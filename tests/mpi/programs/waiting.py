@@ -148,9 +148,43 @@ def waiting_for_payload(comm: Comm, clients: Comm) -> None:
         note("late.json", [late, actions])
 
 
-def waiting_is_late(comm: Comm, clients: Comm) -> None:
-    """Play a replay rank whose first payload comes only when the second draw is asked for."""
-    channel, announced = Channel(clients, 100), []
+def waiting_as_another(comm: Comm, clients: Comm) -> None:
+    """Give up taking leave, and then a welcome; the answers find clients that never asked."""
+    server = int(Path("pid.0").read_text())
+    former = ActorClient(comm, RECORD, timeout=0.3)
+    refused = Message(Kind.ADD, sequence=former._next_sequence(), count=1, itemsize=1, payload=1)
+    former._send(refused, np.ones(1), payload=np.zeros(1, np.uint8))
+    os.kill(server, signal.SIGSTOP)
+    left = timed_out(former.close)
+    os.kill(server, signal.SIGCONT)
+    time.sleep(0.3)
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(0))
+    os.kill(server, signal.SIGSTOP)
+    unwelcome = timed_out(lambda: ActorClient(comm, RECORD, timeout=0.3))
+    os.kill(server, signal.SIGCONT)
+    time.sleep(0.3)
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(1))
+    note("another.json", [left[1], unwelcome[1]])
+
+
+def waiting_for_payload_as_another(comm: Comm, clients: Comm) -> None:
+    """Give up for good between an announcement and its payload; the next client gets its own."""
+    former = LearnerClient(clients, RECORD, timeout=0.2)
+    late = [timed_out(lambda: former.sample(8)), timed_out(former.close)]
+    with LearnerClient(clients, RECORD) as learner:
+        actions = learner.sample(4).transitions["action"].tolist()
+        note("late.json", [late, actions])
+
+
+def waiting_is_late_for_two(comm: Comm, clients: Comm) -> None:
+    waiting_is_late(comm, clients, 2)
+
+
+def waiting_is_late(comm: Comm, clients: Comm, farewells: int = 1) -> None:
+    """Play a replay rank whose first payload comes only with the second draw, or client."""
+    channel, announced, late = Channel(clients, 100), [], 2
     while True:
         message = channel.receive()
         assert not isinstance(message, Malformed)
@@ -167,13 +201,16 @@ def waiting_is_late(comm: Comm, clients: Comm) -> None:
             announced.append(rows)
             answer = message.answer(Kind.REPLY, count=len(rows), payload=rows.nbytes)
             channel.send(source, answer, ReplayStatus().pack(), bytes(24 * len(rows)))
-        if len(announced) == 2:
+        if len(announced) == late or (message.kind is Kind.HELLO and announced):
+            late = 1
             for rows in announced:
                 clients.Send([rows.view(np.uint8), MPI.BYTE], source, PAYLOAD_TAG)
             announced.clear()
         if message.kind is Kind.BYE:
             channel.send(source, message.answer(Kind.GOODBYE))
-            break
+            farewells -= 1
+            if farewells == 0:
+                break
     while channel.reap():
         pass
     ActorClient(comm, RECORD).close()
