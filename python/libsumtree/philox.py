@@ -39,11 +39,12 @@ def _finite(seed: Any) -> Any:
     RecursionError
         A list holds itself.
     TypeError
-        An array holds other things than integers.
+        An array holds other things than integers, or has more than one axis: NumPy 2.5 refuses
+        what earlier versions flatten.
     """
     if isinstance(seed, np.ndarray):
-        if seed.dtype.kind not in "iu":
-            raise TypeError(f"an array of {seed.dtype}")
+        if seed.dtype.kind not in "iu" or seed.ndim > 1:
+            raise TypeError(f"an array of {seed.dtype} with {seed.ndim} axes")
         return np.asarray(seed)
     if isinstance(seed, list):
         return [_finite(part) for part in seed]
