@@ -290,7 +290,7 @@ class ReplayClient:
     @property
     def _is_moving(self) -> bool:
         """Whether a long message is on its way in or out, see `Backoff`."""
-        return self._arrival is not None or self._channel.is_moving
+        return self._server in self._arrivals or self._channel.is_moving
 
     def _ask(self) -> None:
         """Ask the replay rank what it waits for."""
