@@ -25,6 +25,8 @@ from scaling_model import (
     Simulation,
 )
 
+INLINE = 1 << 15
+"""Bytes of transitions that still travel with their message."""
 COSTS = Path(__file__).parents[1] / "docs" / "benchmarks" / "intake.json"
 LEAF_BYTES = 32  # of a PriorityTree
 EAGER_BYTES = 1 << 14  # a message up to here is sent before it is asked for
@@ -39,8 +41,10 @@ def memory_of_a_rank(cluster: Cluster) -> int:
 
 
 def memory_of_an_actor(cluster: Cluster) -> int:
-    """Give the bytes of the batches that its credits let it keep."""
-    return cluster.shards * cluster.credits * cluster.batch * cluster.record
+    """Give the bytes of batches that it may keep: large ones have one more place than credits."""
+    batch = cluster.batch * cluster.record
+    places = cluster.shards * cluster.credits if batch <= INLINE else cluster.credits + 1
+    return places * batch
 
 
 def rounding(cluster: Cluster, least: int = 50_000) -> int:

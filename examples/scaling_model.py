@@ -71,7 +71,8 @@ class Costs:
         Bytes cost what Atari's batches cost more than CartPole's. A request and its update are two
         messages: beside what they carry, each is taken to cost as much as a batch. What a round
         trip takes longer than the replay rank works is all taken for work of the learner, which
-        in truth waits some of it.
+        in truth waits some of it; but a message and its answer cost it no less than they cost the
+        replay rank, which runs the same code.
         """
         cart, atari = (_processor(report, name) for name in RECORDS)
         sizes = [BATCH * size for size in RECORDS.values()]
@@ -80,7 +81,7 @@ class Costs:
         batch = max(0.0, BATCH * cart["learner off"] - byte * sizes[0])
         drawn = (cart["a request"] - 2 * batch) / REQUEST - byte * RECORDS["CartPole"]
         trip = _figures(report, "requests", "CartPole, 1 actor, p50 at rest")["raw MPI"]
-        client = max(0.0, trip - cart["a request"])
+        client = max(batch, trip - cart["a request"])
         machine = f"{report['machine']['processor']}, load before {report['machine']['load']:g}"
         micro = (1e-6 * cost for cost in (batch, byte, 2 * batch, max(0.0, drawn), client))
         return cls(machine, *micro)

@@ -129,6 +129,9 @@ def test_costs_are_those_that_were_measured(scaling: Any, costs: Any) -> None:
     for name in ("batch", "byte", "drawn", "client"):
         assert getattr(found, name) == pytest.approx(getattr(costs, name), rel=1e-6), name
     assert found.request == 2 * found.batch
+    tables["requests"][0][1]["raw MPI"] = 1.0  # sooner than the replay rank works for it
+    report["tables"] = [{"name": name, "rows": rows(*given)} for name, given in tables.items()]
+    assert scaling.Costs.of_report(report).client == pytest.approx(costs.batch, rel=1e-6)
     with pytest.raises(SystemExit, match="no row 'CartPole, 1 actor, raw MPI'"):
         scaling.Costs.of_report({"tables": []})
 
