@@ -674,9 +674,9 @@ FILES = [
     Mutant(
         "in-place save",
         f"{CHECKPOINT}/files.py",
-        """    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
-        """    temporary = destination
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
+        """        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
+        """        temporary = destination
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
         file_tests("a_full_disk_keeps_the_old_file", "sigkill_leaves_the_old_file_or_the_new_one"),
     ),
     Mutant(
