@@ -826,7 +826,7 @@ SERVICE = [
         "records written before their priorities are checked",
         "python/bindings/tree.h",
         "        if (powers.masses(count",
-        "        std::memcpy(to.data() + start * itemsize, from.data() + offset + head, count * itemsize);\n"
+        "        std::memcpy(to.data() + start * itemsize, from.data(), itemsize);\n"
         "        if (powers.masses(count",
         ["tests/python/test_buffer_packed.py::test_a_bad_priority_changes_nothing"],
     ),
