@@ -27,7 +27,7 @@ BUILT = TOP / "build/docs/objects.inv"
 # Modules that nobody but the package itself imports, and errors that it catches itself.
 INTERNAL = {
     *("arguments", "bench", "cli", "device_arrays", "failures", "files", "forking"),
-    *("leaves", "persistence", "philox", "ring", "withdrawal"),
+    *("leaves", "masses", "persistence", "philox", "ring", "withdrawal"),
 }
 CAUGHT_INSIDE = {"AgreedError", "EpisodesStoppedError", "RefusedError", "UsageError"}
 
