@@ -51,8 +51,8 @@ def mutated(mutant: Mutant, text: str) -> str:
     found = text.count(mutant.old)
     if found != 1:
         raise SystemExit(
-            f"mutant {mutant.name!r}: its old text stands {found} times in {mutant.file}, not once: "
-            "bring tests/mutants up to date"
+            f"mutant {mutant.name!r}: its old text stands {found} times in {mutant.file}, not "
+            "once: bring tests/mutants up to date"
         )
     faulty = text.replace(mutant.old, mutant.new)
     if mutant.file.endswith(".py"):
@@ -61,6 +61,15 @@ def mutated(mutant: Mutant, text: str) -> str:
         except SyntaxError as error:
             raise SystemExit(f"mutant {mutant.name!r}: {error}") from None
     return faulty
+
+
+def check_fit(mutants: list[Mutant]) -> None:
+    """See that each mutant fits the code; what the package takes from jobs/ is read as installed."""
+    for mutant in mutants:
+        file = CHECKOUT / mutant.file
+        if not file.exists():
+            file = _installed_package() / Path(mutant.file).relative_to(PACKAGE)
+        mutated(mutant, file.read_text())
 
 
 class Workplace:
@@ -191,8 +200,7 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{mutant.name:34} {mutant.file}" for mutant in mutants))
         return 0
-    for mutant in mutants:
-        mutated(mutant, (CHECKOUT / mutant.file).read_text())
+    check_fit(mutants)
     if options.check:
         print(f"{len(mutants)} mutants fit the code")
         return 0
