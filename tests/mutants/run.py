@@ -64,7 +64,7 @@ def mutated(mutant: Mutant, text: str) -> str:
 
 
 def check_fit(mutants: list[Mutant]) -> None:
-    """See that each mutant fits the code; what the package takes from jobs/ is read as installed."""
+    """See that each fits the code; what the package takes from jobs/ is read as installed."""
     for mutant in mutants:
         file = CHECKOUT / mutant.file
         if not file.exists():
