@@ -23,6 +23,7 @@ from ..jobs.render import render
 from ..jobs.request import Request, scheduler_here, submission
 from ..jobs.site import Site, read_site
 from .complaints import launched_rank
+from .printing import print_line
 from .statuses import REFUSED
 
 if TYPE_CHECKING:
@@ -235,14 +236,14 @@ def _list(args: argparse.Namespace) -> int:
         folders = [str(folder) for folder in places.site_folders()]
         print(json.dumps({**known, "site folders": folders, "sites": sites}, indent=1))
         return 0
-    print(f"templates  {places.templates()}")
+    print_line(f"templates  {places.templates()}")
     print(f"           for {', '.join(places.schedulers())}")
     taken = places.sites()
     for folder in places.site_folders():
-        print(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
+        print_line(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
         for name, path in taken.items():
             if path.parent == folder:
-                print(f"           {name:<12} {_described(path)}")
+                print_line(f"           {name:<12} {_described(path)}")
     return 0
 
 
@@ -316,7 +317,7 @@ def _check(args: argparse.Namespace) -> int:
         found.append(finding)
         if not args.json:
             word = "ok" if finding.good else "FAILED"
-            print(f"{word:<8}{finding.name:<12}{finding.text}", flush=True)
+            print_line(f"{word:<8}{finding.name:<12}{finding.text}")
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1), flush=True)
     bad = [finding for finding in found if not finding.good]
