@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
+from .arguments import Doubles, Indices, as_alpha, as_count, as_doubles, check_same_shape
 from .errors import ArgumentError, TooFewError
 from .frames import check_runs
 from .intake import Intake, append_packed, append_whole
@@ -467,7 +467,7 @@ class PrioritizedReplayBuffer(SavedRing):
         O(capacity). Masses that have become 0, as that of priority 1e-200 does with alpha 2, stay 0
         unless priorities are given. So do those of withdrawn transitions, even then.
         """
-        exponent = as_real(alpha, "alpha")
+        exponent = as_alpha(alpha)
         with self._lock:
             self._check_no_intake()
             before = self._held_masses()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import philox
-from .annealing import BetaSchedule, checked_beta
-from .arguments import Doubles, Indices, as_doubles, as_real, check_same_shape, place
+from .annealing import BetaSchedule
+from .arguments import Doubles, Indices, as_alpha, as_beta, as_doubles, check_same_shape, place
 from .backends import AUTO, open_backend
 from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
@@ -49,9 +49,8 @@ class Ring:
         times = as_limit(max_times_sampled, "max_times_sampled")
         age = as_limit(max_age, "max_age")
         self._dtype = check_record_dtype(dtype)
-        self._alpha = as_real(alpha, "alpha")
-        masses_of(np.empty(0), self._alpha)
-        self._beta = beta if isinstance(beta, BetaSchedule) else checked_beta(beta)
+        self._alpha = as_alpha(alpha)
+        self._beta = beta if isinstance(beta, BetaSchedule) else as_beta(beta)
         self._layout = layout_of(self._dtype)
         self._context = 0 if self._layout is None else self._layout.context
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked

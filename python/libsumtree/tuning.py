@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -25,7 +24,7 @@ from typing import Any
 
 from . import machine
 from .errors import TuningError
-from .files import write_atomically
+from .files import make_writable, write_atomically
 
 FORMAT = 1
 
@@ -155,11 +154,8 @@ def prepare() -> None:
         If it cannot be made or written.
     """
     where = folder()
-    probe = where / f".probe.{secrets.token_hex(4)}"
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        make_writable(where)
     except OSError as error:
         raise _unwritable(where, error) from None
 

@@ -673,7 +673,7 @@ FILES = [
     ),
     Mutant(
         "in-place save",
-        f"{CHECKPOINT}/files.py",
+        "python/libsumtree/files.py",
         """        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
         """        temporary = destination
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
@@ -730,7 +730,7 @@ FILES = [
     ),
     Mutant(
         "a living writer's file taken for a leftover",
-        f"{CHECKPOINT}/files.py",
+        "python/libsumtree/files.py",
         "    return is_file_at(file.fileno(), path)\n",
         "    return True\n",
         writer_tests("a_file_taken_for_a_leftover_is_made_anew"),
