@@ -69,7 +69,7 @@ def test_every_command_has_examples_of_its_own() -> None:
 @pytest.mark.parametrize("path", sorted(set(PATHS) - FOR_RANKS), ids="-".join)
 def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     about = dict(commands_of(make_parser()))[path].description or ""
-    assert re.match(r"[A-Z].+\.", about)
+    assert re.match(r"[A-Z].+\.", about, re.DOTALL)
 
 
 @pytest.mark.parametrize(
