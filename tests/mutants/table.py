@@ -327,8 +327,10 @@ RING = [
     Mutant(
         "a priority for a stale id is not validated",
         BUFFER,
-        "            masses = self._masses_for(priorities, numbers)\n",
-        "            masses = self._masses_for(np.where(live, priorities, 1.0), numbers)\n",
+        '            masses = self.check_priorities(priorities, numbers.shape, "ids")\n',
+        "            masses = self.check_priorities(\n"
+        '                np.where(live, priorities, 1.0), numbers.shape, "ids"\n'
+        "            )\n",
         buffer_tests("sample", "priorities_for_stale_ids_are_validated"),
     ),
     Mutant(
@@ -340,7 +342,7 @@ RING = [
     ),
     Mutant(
         "alpha applied twice",
-        BUFFER,
+        RINGS,
         "        return masses_of(values, self._alpha)\n",
         "        return masses_of(masses_of(values, self._alpha), self._alpha)\n",
         buffer_tests("add", "alpha_is_applied_once"),
@@ -362,7 +364,7 @@ RING = [
     ),
     Mutant(
         "max after the oldest are gone",
-        BUFFER,
+        INTAKE,
         "                intake.retire(self)\n",
         "                intake.retire(self)\n"
         "                intake._mass = self._tree.max or 1.0\n",
@@ -1245,7 +1247,7 @@ STACKS = [
     ),
     Mutant(
         "frames are checked once others were retired for them",
-        BUFFER,
+        INTAKE,
         "            if self._layout is not None:\n                check_runs(",
         "            if False:\n                check_runs(",
         frame_tests("batches_that_do_not_stand_by_themselves"),
