@@ -81,7 +81,9 @@ system_prepare() {
 
 # Holds the lock of the environment on file descriptor 9 until it is closed.
 environment_lock() {
-    exec 9>"$checkout/.venv.lock" || fail "$checkout cannot be written: clone into a folder of yours"
+    # A redirection of exec that fails ends the shell before anything is said: a shell of its own tries it.
+    (exec 9>"$checkout/.venv.lock") 2>/dev/null || fail "$checkout cannot be written: clone into a folder of yours"
+    exec 9>"$checkout/.venv.lock"
     "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null && return
     say "another script is setting up $environment; waiting for it"
     "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' || fail "cannot lock .venv.lock"

@@ -6,7 +6,7 @@
 # --find-links, which comes first, takes every package from a folder of wheels instead of from PyPI.
 #
 # Installs what is needed into .venv in the checkout, then starts the ranks with mpiexec. With
-# --evaluate or --help, no MPI is needed and none is started.
+# --evaluate no MPI is needed and none is started; with --help nothing is installed either.
 set -eu
 
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -23,7 +23,8 @@ read_options() {
         --actors=*) actors=${1#--actors=} ;;
         --shards) shards=${2-} ;;
         --shards=*) shards=${1#--shards=} ;;
-        --evaluate | --evaluate=* | --help | -h) alone=yes ;;
+        --evaluate | --evaluate=*) alone=yes ;;
+        --help | -h) show_help ;;
         esac
         shift
     done
@@ -32,6 +33,17 @@ read_options() {
         '' | *[!0-9]* | 0*) alone=yes ;;
         esac
     done
+}
+
+# Shows what stands above and, once .venv is there, the options of `libsumtree apex`.
+show_help() {
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$checkout/jobs/local.sh"
+    if [ -f "$environment/libsumtree-installed" ]; then
+        echo
+        exec "$environment/bin/python" -m libsumtree apex --help
+    fi
+    printf '\nIts options are in README.md; this lists all of them once the first run has installed libsumtree.\n'
+    exit 0
 }
 
 # Makes pip take packages from the folder $1 alone.

@@ -9,7 +9,7 @@
 #   instructions  instructions of updates and samples as ratios to the classic loops (valgrind)
 #   threads       the C tests of multicore under ThreadSanitizer (Clang)
 #   aarch64       the C tests for 64-bit ARM, cross-compiled, under qemu-user
-#   lint          formatters, linters and type checker
+#   lint          formatters, linters and type checker; whether the mutants fit the code
 #   jobs          the job templates on a private Slurm; needs root and apt; at most 5 minutes
 #   packaging     the C installation, sdist and wheel, the conda and Spack recipes; at most 3 minutes
 #   docs          builds the documentation into build/docs, every warning an error; runs the code on its
@@ -140,6 +140,7 @@ lint_part() {
     step 'ruff check' "$environment/bin/ruff" check --extend-exclude build .
     step 'ruff format' "$environment/bin/ruff" format --check --extend-exclude build .
     step 'mypy' "$environment/bin/mypy" --strict
+    step 'mutants' "$python" tests/mutants/run.py --check
     step 'rendered scripts' rendered_scripts
     step 'shellcheck' "$environment/bin/shellcheck" -x jobs/*.sh jobs/*/*.sh conda-recipe/build.sh tests/run.sh tests/device/run.sh .ci/run
 }

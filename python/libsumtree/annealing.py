@@ -45,14 +45,6 @@ class BetaSchedule:
         return min(max(self.start * (1.0 - progress) + self.stop * progress, 0.0), 1.0)
 
 
-def checked_beta(beta: float) -> float:
-    """Take a beta in 0 .. 1."""
-    value = as_real(beta, "beta")
-    if not 0.0 <= value <= 1.0:
-        raise ExponentError(f"beta is {value}: it must be in 0 .. 1")
-    return value
-
-
 def restored_beta(ends: Any, samples: int) -> float | BetaSchedule:
     """Return the beta that a checkpoint's ``beta`` and ``beta_samples`` stand for."""
     start, stop = (float(end) for end in ends)

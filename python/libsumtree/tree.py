@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from . import _core, philox
 from . import device_arrays as on_device
-from .arguments import Doubles, Indices, as_count, as_real
+from .arguments import MAX_CAPACITY, Doubles, Indices, as_beta, as_count
 from .backends import AUTO
 from .errors import ArgumentError, OutOfMemoryError, ShapeError, TooFewError
 from .failures import raise_failure
-from .leaves import MAX_CAPACITY, PRIORITY, Plane, Tree, fast
+from .leaves import PRIORITY, Plane, Tree, fast
 from .masses import MAX_MASS, masses_of
 from .sums import MinTree, Side, SummedTree, SumTree
 
@@ -232,8 +232,7 @@ class PriorityTree(SummedTree):
         if not replace:
             return self._sample_distinct_of(n, beta, stratified, (out, xp))
         stratified = True if stratified is None else bool(stratified)
-        count = as_count(n, "n")
-        exponent = as_real(beta, "beta")
+        count, exponent = as_count(n, "n"), as_beta(beta)
         try:
             drawn, fill = self._room_for(count, out, xp)
             fill(exponent, stratified, *drawn)
@@ -241,8 +240,7 @@ class PriorityTree(SummedTree):
             name = failure.args[0]
             if name == "MEMORY":
                 raise _too_many(count) from None
-            note = f" (beta is {exponent})" if name == "EXPONENT" else self._note(name)
-            raise_failure(failure, note)
+            raise_failure(failure)
         if out is not None:
             return out
         if xp is None:
@@ -252,7 +250,7 @@ class PriorityTree(SummedTree):
     def _sample_distinct_of(
         self, n: int, beta: float, stratified: bool | None, others: tuple[Any, Any]
     ) -> DistinctTreeSample:
-        count, exponent = as_count(n, "n"), as_real(beta, "beta")
+        count, exponent = as_count(n, "n"), as_beta(beta)
         if stratified:
             raise ArgumentError(
                 "stratified is true and replace false: strata are of draws with replacement"
@@ -277,7 +275,7 @@ class PriorityTree(SummedTree):
                 raise _too_many(count) from None
             if name == "EMPTY" and found > 0:
                 raise _too_few(count, f"{found} leaves have a positive mass") from None
-            raise_failure(failure, f" (beta is {exponent})" if name == "EXPONENT" else "")
+            raise_failure(failure)
         return drawn
 
     def probabilities(self, indices: ArrayLike) -> Any:

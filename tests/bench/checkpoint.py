@@ -1,6 +1,6 @@
 """Checkpoints of 2^21 CartPole transitions, side by side with a plain file on the same disk.
 
-Prints, with the machine named:
+Prints docs/benchmarks/checkpoint.md, with the machine named:
 
 * the bandwidth of a full save, and its ratio to plain sequential writes and fsync of as many bytes;
 * with a writer of batches of 50 in the same process: the rate of intake while files are written, as
@@ -9,25 +9,25 @@ Prints, with the machine named:
   full one;
 * the time of a load, and of one whose state is a chain.
 
-    python tests/bench/checkpoint.py [--folder DIR] [--rounds N] [--capacity C] [--json FILE]
+    python tests/bench/checkpoint.py [--folder DIR] [--rounds N] [--capacity C] [--seconds S]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import libsumtree as st
+from libsumtree.bench.report import Aim, describe_machine
 
 RECORD = np.dtype(
     [
@@ -158,13 +158,74 @@ def incremental(buffer: st.PrioritizedReplayBuffer, folder: Path) -> dict[str, f
     }
 
 
-def machine() -> str:
-    names = [
-        line.split(":", 1)[1].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return f"{names[0] if names else platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+class Figure(NamedTuple):
+    """A row of the table: the ratio that an aim is for, or a figure beside it."""
+
+    what: str
+    found: str
+    aim: str = ""
+    met: str = ""
+
+
+def aimed(what: str, value: float, aim: Aim, unit: str = "") -> Figure:
+    sign = "<=" if aim.at_most else ">="
+    met = "met" if aim.met(value) else "**missed**"
+    return Figure(what, f"{value:.3g}{unit}", f"{sign} {aim.ratio:g}{unit}", met)
+
+
+def full_saves(buffer: st.PrioritizedReplayBuffer, folder: Path, rounds: int) -> Iterator[Figure]:
+    buffer.save(folder / "warm.h5")
+    nbytes = (folder / "warm.h5").stat().st_size
+    plain, saved = [], []
+    for _ in range(rounds):
+        plain.append(plain_bandwidth(folder, nbytes))
+        saved.append(save_bandwidth(buffer, folder / "saved.h5"))
+    ratio = statistics.median(a / b for a, b in zip(saved, plain, strict=True))
+    yield aimed("bandwidth of a full save, of that of plain writes and one fsync", ratio, Aim(0.5))
+    yield Figure("plain writes and one fsync", f"{statistics.median(plain) / 1e6:.0f} MB/s")
+    yield Figure("a full save", f"{statistics.median(saved) / 1e6:.0f} MB/s, {nbytes} bytes")
+
+
+def while_serving(
+    buffer: st.PrioritizedReplayBuffer, folder: Path, seconds: float
+) -> Iterator[Figure]:
+    found = serving(buffer, folder / "serving.h5", seconds)
+    ratio = found["rate_while_saving"] / found["rate"]
+    files = f"while {found['saves']} files are written one after another"
+    yield aimed(f"intake {files}, of the rate without", ratio, Aim(0.7))
+    yield Figure("intake without saving", f"{found['rate'] / 1e6:.2f} M transitions/s")
+    yield aimed(
+        "time of one batch meanwhile, 99th percentile",
+        found["pause_p99"] * 1e3,
+        Aim(25.0, at_most=True),
+        " ms",
+    )
+    yield Figure("the longest", f"{found['pause_max'] * 1e3:.1f} ms")
+    yield Figure("the longest without saving", f"{found['quiet_max'] * 1e3:.1f} ms")
+
+
+def small_changes(buffer: st.PrioritizedReplayBuffer, folder: Path) -> Iterator[Figure]:
+    found = incremental(buffer, folder)
+    what = "bytes of an incremental file after 1 % new rows and 1 % new priorities, of a full one"
+    yield aimed(what, found["ratio"], Aim(0.04, at_most=True))
+    yield Figure("writing it", f"{found['incremental_seconds'] * 1e3:.1f} ms")
+    yield Figure("loading the full file", f"{found['load_seconds'] * 1e3:.1f} ms")
+    yield Figure("loading both as a chain", f"{found['load_chain_seconds'] * 1e3:.1f} ms")
+
+
+def heading(options: argparse.Namespace) -> str:
+    machine = describe_machine(["cpu"])
+    return f"""# Checkpoints
+
+`python tests/bench/checkpoint.py`: {options.capacity:,} transitions of {RECORD.itemsize} bytes,
+batches of {BATCH}, medians of {options.rounds} rounds. What is written, and how, stands in
+[checkpoint format](../checkpoint-format.md).
+
+- machine: {machine["processor"]}, {machine["cores"]} usable cores; {machine["system"]}
+- load before: {machine["load"]:g}
+
+| what | found | aim | |
+| --- | ---: | ---: | --- |"""
 
 
 def main() -> None:
@@ -173,40 +234,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--capacity", type=int, default=1 << 21)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    print(heading(options))
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         buffer = filled(options.capacity)
-        buffer.save(folder / "warm.h5")
-        nbytes = (folder / "warm.h5").stat().st_size
-        plain, saved = [], []
-        for _ in range(options.rounds):
-            plain.append(plain_bandwidth(folder, nbytes))
-            saved.append(save_bandwidth(buffer, folder / "saved.h5"))
-        ratios = [a / b for a, b in zip(saved, plain, strict=True)]
-        print(f"{machine()}; {options.capacity} transitions of {RECORD.itemsize} bytes, {nbytes} B")
-        print(f"plain writes and fsync   {statistics.median(plain) / 1e6:8.0f} MB/s")
-        print(f"full save                {statistics.median(saved) / 1e6:8.0f} MB/s")
-        print(f"ratio, median            {statistics.median(ratios):8.2f}  (asked for: 0.50)")
-        found = serving(buffer, folder / "serving.h5", options.seconds)
-        ratio = found["rate_while_saving"] / found["rate"]
-        print(f"intake                   {found['rate'] / 1e6:8.2f} M transitions/s")
-        print(f"intake while saving      {found['rate_while_saving'] / 1e6:8.2f} M transitions/s")
-        print(f"ratio                    {ratio:8.2f}  (asked for: 0.70)")
-        print(f"pause, 99th percentile   {found['pause_p99'] * 1e3:8.3f} ms (asked for: 25)")
-        print(f"pause, longest           {found['pause_max'] * 1e3:8.3f} ms")
-        print(f"longest without saving   {found['quiet_max'] * 1e3:8.3f} ms")
-        print(f"saves meanwhile          {found['saves']:8d}")
-        print(f"save while serving       {found['save_bandwidth'] / 1e6:8.0f} MB/s")
-        small = incremental(buffer, folder)
-        print(f"incremental, bytes       {small['ratio']:8.4f}  of a full one (asked for: 0.04)")
-        print(f"incremental              {small['incremental_seconds'] * 1e3:8.1f} ms")
-        print(f"load                     {small['load_seconds'] * 1e3:8.1f} ms")
-        print(f"load of a chain of two   {small['load_chain_seconds'] * 1e3:8.1f} ms")
-    if options.json is not None:
-        result = {"machine": machine(), "ratio": ratios, "serving": found, "incremental": small}
-        options.json.write_text(json.dumps(result, indent=2))
+        for figures in (
+            full_saves(buffer, folder, options.rounds),
+            while_serving(buffer, folder, options.seconds),
+            small_changes(buffer, folder),
+        ):
+            for figure in figures:
+                print(f"| {' | '.join(figure)} |")
 
 
 if __name__ == "__main__":

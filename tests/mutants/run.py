@@ -1,6 +1,6 @@
 """Turn the suite red: apply each fault of `table.MUTANTS`, one at a time, and run the tests.
 
-Usage: run.py [NAME ...] [--jobs 2] [--list]
+Usage: run.py [NAME ...] [--jobs 2] [--list | --check]
 
 The package is copied as it is installed, with the Python files of this checkout put over it. The
 tests must pass on that copy. Then, for each mutant, one text in one file of a fresh copy is
@@ -8,7 +8,8 @@ replaced, the cpu backend is built anew if the file is one of src/, or the bindi
 python/bindings/, and the mutant's tests must fail
 by an assertion: a mutant that passes has survived, and anything else (an error of collection, a
 crash, a timeout) is no proof either. Ends with status 1 unless every mutant was killed, but for
-those of vector levels that this processor does not have: these are named as absent.
+those of vector levels that this processor does not have: these are named as absent. Before anything
+runs, each mutant must fit the code as it is; with --check that is all that is done.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from pathlib import Path
 
 import nanobind
 import numpy as np
-from table import MUTANTS, Mutant
+from mutant import Mutant
+from table import MUTANTS
 
 from libsumtree.vectors import vector_levels
 
@@ -45,6 +47,32 @@ BINDING_FLAGS = "-O1 -fPIC -shared -fvisibility=hidden -fno-strict-aliasing -DND
 TIMEOUT = 150  # seconds for one mutant's tests
 
 
+def mutated(mutant: Mutant, text: str) -> str:
+    """Return a file's text with the mutant's fault, which must fit it."""
+    found = text.count(mutant.old)
+    if found != 1:
+        raise SystemExit(
+            f"mutant {mutant.name!r}: its old text stands {found} times in {mutant.file}, not "
+            "once: bring tests/mutants up to date"
+        )
+    faulty = text.replace(mutant.old, mutant.new)
+    if mutant.file.endswith(".py"):
+        try:
+            compile(faulty, mutant.file, "exec")
+        except SyntaxError as error:
+            raise SystemExit(f"mutant {mutant.name!r}: {error}") from None
+    return faulty
+
+
+def check_fit(mutants: list[Mutant]) -> None:
+    """See that each fits the code; what the package takes from jobs/ is read as installed."""
+    for mutant in mutants:
+        file = CHECKOUT / mutant.file
+        if not file.exists():
+            file = _installed_package() / Path(mutant.file).relative_to(PACKAGE)
+        mutated(mutant, file.read_text())
+
+
 class Workplace:
     """A copy of the package in a folder of its own, beside a copy of src/."""
 
@@ -59,16 +87,9 @@ class Workplace:
         shutil.copy(CHECKOUT / BINDING, folder / BINDING)
 
     def apply(self, mutant: Mutant) -> None:
-        """Replace the mutant's text, which must stand in its file once."""
+        """Replace the mutant's text."""
         file = self.folder / mutant.file
-        text = file.read_text()
-        found = text.count(mutant.old)
-        if found != 1:
-            raise SystemExit(
-                f"mutant {mutant.name!r}: its old text stands {found} times in {mutant.file}, not "
-                "once: bring tests/mutants/table.py up to date"
-            )
-        file.write_text(text.replace(mutant.old, mutant.new))
+        file.write_text(mutated(mutant, file.read_text()))
 
     def build(self) -> None:
         """Build the cpu backend from the copy of src/."""
@@ -166,6 +187,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="of mutants; all if none is given")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
+    parser.add_argument("--check", action="store_true", help="see that each fits the code, and end")
     options = parser.parse_args()
     unknown = set(options.names).difference(mutant.name for mutant in MUTANTS)
     if unknown:
@@ -178,6 +200,10 @@ def main() -> int:
     mutants = [m for m in MUTANTS if not options.names or m.name in options.names]
     if options.list:
         print("\n".join(f"{mutant.name:34} {mutant.file}" for mutant in mutants))
+        return 0
+    check_fit(mutants)
+    if options.check:
+        print(f"{len(mutants)} mutants fit the code")
         return 0
     start = time.monotonic()
     check_unmutated(mutants)

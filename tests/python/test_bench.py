@@ -6,6 +6,8 @@ import contextlib
 import json
 import math
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -353,7 +355,7 @@ def test_a_folder_that_cannot_be_written(
 def test_no_picture_without_matplotlib(tmp_path: Path) -> None:
     done = run_without(("matplotlib",), "bench", *TINY, "--output", str(tmp_path))
     assert done.returncode == 2
-    assert "pip install 'libsumtree[bench]'" in done.stderr
+    assert "pip install 'libsumtree[cli]'" in done.stderr
     assert done.stdout == ""
     done = run_without(("matplotlib",), "bench", *TINY, "--table", "fused")
     assert done.returncode == 0, done.stderr
@@ -410,3 +412,16 @@ def test_an_unknown_vector_level(backend: str) -> None:
     with pytest.raises(BackendError, match="has no vector level 'mmx' here, only baseline"):
         vectors.select_vector_level(backend, "mmx")
     assert vectors.vector_level(backend) == before
+
+
+def test_the_page_of_checkpoints_is_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    script = str(Path(__file__).parents[1] / "bench" / "checkpoint.py")
+    small = ["--folder", str(tmp_path), "--capacity", "2000", "--rounds", "1", "--seconds", "0.05"]
+    monkeypatch.setattr(sys, "argv", [script, *small])
+    runpy.run_path(script, run_name="__main__")
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    assert [len(row.split(" | ")) for row in rows] == [4] * len(rows)
+    assert sum("<=" in row or ">=" in row for row in rows) == 4
+    assert all(re.search(r"\| [0-9.]+(e[+-]?\d+)?( |,)", row) for row in rows[2:])

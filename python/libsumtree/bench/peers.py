@@ -69,9 +69,10 @@ def peers_table(setting: Setting, missing: dict[str, str]) -> Table:
         "peers",
         f"Peers, from Python, {setting.leaves:,} leaves",
         "Arrays in and out, both sides as users call them; both check their input as they always "
-        "do. TorchRL's sum and min trees are two calls, our PriorityTree does sum, min and max in "
-        "one. cpprb's trees hold float32, ours float64; both buffers draw stratified, with weights "
-        "and the transitions. Plain Python is libsumtree.reference, in trees of which "
+        "do. TorchRL's sum and min trees are two calls; against them stand our SumTree and "
+        "MinTree, two calls as well, and our PriorityTree, which does sum, min and max in one. "
+        "cpprb's trees hold float32, ours float64; both buffers draw stratified, with weights and "
+        "the transitions. Plain Python is libsumtree.reference, in trees of which "
         f"{PYTHON_LEAVES:,} leaves are not zero. Equal results were checked: nodes and leaves "
         "found bit for bit, cpprb's weights within the precision of float32.",
         peer_rows(setting, missing) + _python_rows(setting),
@@ -95,24 +96,35 @@ def _tianshou_rows(setting: Setting, tianshou: Any) -> list[Row]:
 
 def _torchrl_rows(setting: Setting, torchrl: Any) -> list[Row]:
     rng = setting.rng("torchrl")
-    sums, mins = (
-        getattr(torchrl, f"{kind}SegmentTreeFp64")(setting.leaves) for kind in ("Sum", "Min")
-    )
-    ours = _tree(tree.PriorityTree, setting.leaves)
-    _fill(rng, setting.leaves, sums, mins, ours)
+    theirs = [getattr(torchrl, f"{kind}SegmentTreeFp64")(setting.leaves) for kind in ("Sum", "Min")]
+    pair = _tree(tree.SumTree, setting.leaves), _tree(tree.MinTree, setting.leaves)
+    one = _tree(tree.PriorityTree, setting.leaves)
     peer = f"TorchRL {version('torchrl')}"
 
     def update(indices: Any, masses: Any) -> None:
-        sums[indices] = masses
-        mins[indices] = masses
+        for each in theirs:
+            each[indices] = masses
 
-    rows = [
-        _update_row(peer, update, ours.update, setting, rng, "sum and min", Aim(4.0)),
-        _find_row(peer, sums.scan_lower_bound, ours, setting, rng, Aim(6.0)),
+    def update_pair(indices: Any, masses: Any) -> None:
+        for each in pair:
+            each.update(indices, masses)
+
+    def same(ours: Any, least: float) -> None:
+        same_bits(peer, np.asarray(theirs[0][np.arange(setting.leaves)]), ours[:])
+        roots = [each.query(0, setting.leaves) for each in theirs]
+        same_bits(peer, np.array(roots), np.array([ours.total, least]))
+
+    _fill(rng, setting.leaves, *theirs, *pair)
+    works = "sum and min, two trees each"
+    rows = [_update_row(peer, update, update_pair, setting, rng, works, Aim(4.0))]
+    same(pair[0], pair[1].min())
+    _fill(rng, setting.leaves, *theirs, one)
+    works = "sum and min; and max, ours in one tree"
+    rows += [
+        _update_row(peer, update, one.update, setting, rng, works, Aim(4.0)),
+        _find_row(peer, theirs[0].scan_lower_bound, one, setting, rng, Aim(6.0)),
     ]
-    same_bits(peer, np.asarray(sums[np.arange(setting.leaves)]), ours[:])
-    roots = [sums.query(0, setting.leaves), mins.query(0, setting.leaves)]
-    same_bits(peer, np.array(roots), np.array([ours.total, ours.min]))
+    same(one, one.min)
     return rows
 
 

@@ -1,11 +1,10 @@
 """Checkpoint files: named arrays and attributes in HDF5, whole or not at all.
 
 The format is written down in ``docs/checkpoint-format.md``. From the bottom up: `storable` (what
-HDF5 can hold), `block` (the first bytes of a file), `files` and `lock` (files that appear whole,
-one writer), `ledger` (the epochs that were opened), `writer`, `reader`, `chain` (full and
-incremental files), `state` (what the files of a chain say of a buffer), `retention` (their names),
-`manifest` (the files of several shards) and `states` (what a folder holds of either, and what of it
-is needed).
+HDF5 can hold), `block` (the first bytes of a file), `lock` (one writer of a folder), `ledger` (the
+epochs that were opened), `writer`, `reader`, `chain` (full and incremental files), `state` (what
+the files of a chain say of a buffer), `retention` (their names), `manifest` (the files of several
+shards) and `states` (what a folder holds of either, and what of it is needed).
 
 This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
 written or read.

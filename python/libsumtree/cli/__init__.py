@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
@@ -50,11 +49,22 @@ COMMANDS: Mapping[str, ModuleType] = {
 }
 
 
+class _Version(argparse.Action):
+    """Print the version, which is looked up when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and exit."""
+        from .. import __version__
+
+        print(f"libsumtree {__version__}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = Parser(prog="libsumtree", description="Prioritized replay: exact, fast, deployable.")
     parser.add_argument(
-        "--version", action="version", version=f"libsumtree {version('libsumtree')}"
+        "--version", action=_Version, nargs=0, help="show program's version number and exit"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS.values():

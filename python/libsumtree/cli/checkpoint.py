@@ -393,7 +393,7 @@ def _spare_checkpoint(output: Path) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from ..checkpoint.files import publish, temporary_beside
+    from ..files import publish, temporary_beside
 
     with _opened(args.path) as found:
         size = len(found.ids)

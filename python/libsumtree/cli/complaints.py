@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,16 +38,25 @@ class Parser(argparse.ArgumentParser):
         """Refuse what a command does not know in the command's own name, with what is like it."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
-            like = difflib.get_close_matches(
-                unknown[0].partition("=")[0], self._option_string_actions
-            )
-            hint = f", perhaps {like[0]} was meant" if like else ""
+            hint = _hint(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            hint = _hint(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
         """Raise."""
         raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    like = difflib.get_close_matches(word, known)
+    return f", perhaps {like[0]} was meant" if like else ""
 
 
 def complain(text: str) -> None:

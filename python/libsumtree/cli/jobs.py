@@ -36,7 +36,7 @@ Job templates for batch schedulers, and the sites that fill them.
   libsumtree jobs list
   libsumtree jobs check --site srun-pmix --ranks 6       (in an allocation: salloc -n 6)
   libsumtree jobs render --scheduler slurm --site srun-pmix --ranks 6 apex --seed 0 >job.sh
-  libsumtree jobs submit --site srun-pmix replay --capacity 1000000 -- python -m mpi4py agent.py
+  libsumtree jobs submit --site srun-pmix replay --capacity 1000000 -- python -m mpi4py my_agent.py
 
 A site is a file that says how ranks are started: a name, looked up in the folders that `list`
 shows, or a path. It is sourced by bash, so it must belong to root or you, and nobody else may
@@ -58,7 +58,12 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listed = actions.add_parser("list", help="the schedulers and sites there are, and where")
+    listed = actions.add_parser(
+        "list",
+        help="the schedulers and sites there are, and where",
+        description="List the schedulers that there are templates for, and the sites in each "
+        "folder that --site is looked up in: of two with one name the first counts.",
+    )
     listed.add_argument("--json", action="store_true", help="print JSON, for machines")
     listed.set_defaults(run=_list)
     _add_render(actions)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -145,14 +147,25 @@ def outgrows_its_disk(comm: Comm, clients: Comm) -> None:
 
 
 def adds_in_order(comm: Comm, clients: Comm) -> None:
-    """Add transitions whose action is their number."""
-    number = 0
+    """Flood a ring of 30,000 thrice; then add 4,000 whenever the learner has said that it saves."""
+    batches = ordered_batches()
     with ActorClient(comm, RECORD) as actor, suppress(ReplayStopped):
-        while True:
-            records, priorities = batch(number, 200)
-            records["action"] = np.arange(number, number + 200)
+        for records, priorities in islice(batches, 450):
             actor.add(records, priorities)
-            number += 200
+        clients.send("flooded", dest=0)
+        while not actor.stopping:
+            actor.poll()
+            said = [clients.recv(source=0) for _ in iter(lambda: clients.Iprobe(source=0), False)]
+            for records, priorities in islice(batches, 20 if said else 0):
+                actor.add(records, priorities)
+
+
+def ordered_batches() -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Yield batches of transitions whose action is their number."""
+    for number in count(0, 200):
+        records, priorities = batch(number, 200)
+        records["action"] = np.arange(number, number + 200)
+        yield records, priorities
 
 
 def adds_and_idles(comm: Comm, clients: Comm) -> None:
@@ -208,14 +221,18 @@ def learns_for_ever(comm: Comm, clients: Comm) -> None:
 
 
 def draws_till_the_end(comm: Comm, clients: Comm) -> None:
+    """Draw; save with the actor told before, and note when five files stand since its flood."""
+    written = 0
     with LearnerClient(comm, RECORD) as learner, suppress(ReplayStopped):
         for step in range(1 << 40):
-            if learner.checkpoint_due:
-                learner.checkpoint({"step": np.int64(step)})
             sample = learner.sample(32)
             learner.update_priorities(sample.ids, np.arange(1.0, 33.0))
-            if step == 60:
-                Path("drawn").touch()
+            if learner.checkpoint_due:
+                clients.send("saving", dest=1)
+                learner.checkpoint({"step": np.int64(step)})
+                written += clients.Iprobe(source=1)
+                if written == 5:
+                    Path("written").touch()
 
 
 def state_of(step: int, weights: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
