@@ -809,6 +809,16 @@ SERVICE = [
         service_tests("hostile_client_is_answered[hostile_credits]"),
     ),
     Mutant(
+        "updates beyond the credits",
+        "python/libsumtree/replay/samples.py",
+        "        if channel.unsent(peer.rank) > most:\n            channel.reap()\n",
+        "        if False:\n            channel.reap()\n",
+        [
+            "tests/python/test_replay_updates.py::"
+            "test_updates_beyond_the_credits_are_refused_until_answers_are_taken"
+        ],
+    ),
+    Mutant(
         "credits not counted of batches in control messages",
         "python/libsumtree/replay/adds.py",
         "            and peer.unacked < self._peers.config.actor_credits\n",

@@ -477,3 +477,24 @@ def comes_twice(comm: Comm, clients: Comm) -> None:
         learner.update_priorities(before.ids, 1.0)
         learner.sample(8)
         assert learner.status.stale == 8, learner.status
+
+
+def comes_again_and_again(comm: Comm, clients: Comm) -> None:
+    """Leave three times before another rank comes for the first time."""
+    for seed in range(3):
+        with ActorClient(comm, RECORD) as actor:
+            actor.add(*batch(seed))
+    clients.Barrier()
+
+
+def comes_last(comm: Comm, clients: Comm) -> None:
+    clients.Barrier()
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(3))
+
+
+def comes_with_large_records(comm: Comm, clients: Comm) -> None:
+    """Nobody has memory for these; the refusal is no reason for the replay rank to wait on."""
+    record = [("x", "u1", 1 << 20)]
+    expect(RejectedError, lambda: ActorClient(comm, record), "more than the")
+    clients.Barrier()
