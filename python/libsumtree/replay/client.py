@@ -92,6 +92,8 @@ class ReplayClient:
 
     _ROLE = Flag.NONE
     _number = ALONE
+    _place = 1, 0
+    """How many shards the service has, and which of them this is a client of."""
 
     def __init__(
         self,
@@ -362,11 +364,18 @@ class ReplayClient:
 
     def _misfit(self, terms: Terms) -> str:
         """Say why this client is not for such a replay rank; empty if it is."""
-        if terms.shards == 1:
+        shards, shard = self._place
+        if (terms.shards, terms.shard) == self._place:
             return ""
+        if shards == 1:
+            return (
+                f"the replay rank (rank {self._server}) is one of {terms.shards} shards: "
+                f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
+            )
         return (
-            f"the replay rank (rank {self._server}) is one of {terms.shards} shards: "
-            f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
+            f"the replay rank (rank {self._server}) is shard {terms.shard} of {terms.shards}, "
+            f"where shard {shard} of {shards} was expected: give its service and all clients the "
+            "same shards"
         )
 
     def _be_welcome(self, message: Message, payload: Bytes) -> None:

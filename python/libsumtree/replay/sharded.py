@@ -13,18 +13,6 @@ from ..errors import ReplayStopped, SumTreeError, WorldError
 from .channel import MPI, Backoff
 from .client import ReplayClient, asking_time, checked_timeout, leave_failed
 from .routing import Handles
-from .terms import Terms
-
-
-def misfit(terms: Terms, shards: int, shard: int) -> str:
-    """Say why a replay rank is not the shard that it was taken for; empty if it is."""
-    if terms.shards == shards and terms.shard == shard:
-        return ""
-    return (
-        f"the replay rank (rank {shard}) is shard {terms.shard} of {terms.shards}, where shard "
-        f"{shard} of {shards} was expected: give its service and all clients the same shards"
-    )
-
 
 Client = TypeVar("Client", bound=ReplayClient)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from content import RECORD, SIZES, batch
 from mpi4py import MPI
+from steps import expect, settle
 
 from libsumtree.errors import (
     ArgumentError,
@@ -403,22 +404,6 @@ def argues(comm: Comm, clients: Comm) -> None:
         expect(RejectedError, lambda: settle(learner), "never issued")
         expect(CheckpointError, lambda: learner.checkpoint({}), "no checkpoint folder")
         expect(ArgumentTypeError, lambda: learner.update_priorities([0.5], 1.0), "integer")
-
-
-def settle(client: Any) -> None:
-    deadline = time.monotonic() + 10.0
-    while time.monotonic() < deadline:
-        client.poll()
-
-
-def expect(kind: type[Exception], call: Any, text: str) -> None:
-    try:
-        call()
-    except kind as error:
-        found = str(error)
-    else:
-        found = f"no {kind.__name__}"
-    assert text in found, f"{text!r} is not in {found!r}"
 
 
 def other_record(comm: Comm, clients: Comm) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from content import RECORD, batch
 from mpi4py import MPI
-from sharding import expect, learner_of, settle
+from sharding import learner_of
+from steps import expect, settle
 
 from libsumtree.errors import ArgumentError, RejectedError, ReplayTimeoutError
 from libsumtree.ids import NUMBER_BITS
