@@ -24,13 +24,14 @@ from .errors import (
     CheckpointError,
 )
 from .ids import MAX_EPOCH, Ids
+from .intake import FilledRing
 from .records import dtype_from_text, dtype_to_text
 from .ring import Ring
 from .snapshot import ASIDE_BYTES, Base, Rows, Snapshot
 
 
-class SavedRing(Ring):
-    """A `Ring` that can be saved and loaded."""
+class SavedRing(FilledRing):
+    """A `FilledRing` that can be saved and loaded."""
 
     def save(self, path: str | os.PathLike[str], compression: str | None = None) -> None:
         """Write a checkpoint: whole and on disk, or not at all.
