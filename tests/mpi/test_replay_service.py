@@ -83,6 +83,11 @@ def test_record_dtype_of_the_first_client_is_taken(jobs: Jobs) -> None:
     assert job.summary["rejected"] == {"1": 1}
 
 
+def test_what_no_message_holds_is_refused_before_it_is_sent(jobs: Jobs) -> None:
+    job = jobs.run("sends_more_than_a_message_holds", capacity=1, clients=2, record=False)
+    assert job.summary["rejected"] == {}
+
+
 def test_other_record_dtype_is_refused(jobs: Jobs) -> None:
     job = jobs.run("other_record", capacity=100, clients=1)
     assert job.summary["rejected"] == {"1": 1}

@@ -123,7 +123,7 @@ class ReplayClient:
                 f"replay_rank is {replay_rank}: another rank of the {size} is needed, "
                 f"and this is rank {comm.Get_rank()}"
             )
-        self._server = replay_rank
+        self._replay_rank = replay_rank
         self._channel = Channel(comm, TEXT_LIMIT, replay_rank, receive)
         self._arrivals = arrivals_of(comm)
         # Answers to a former client of this rank must never pass for answers to this one.
@@ -201,7 +201,7 @@ class ReplayClient:
 
     def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Outgoing | None:
         self._begin(message.kind, message.sequence)
-        return self._channel.send(self._server, message, *body, payload=payload)
+        return self._channel.send(self._replay_rank, message, *body, payload=payload)
 
     def _begin(self, kind: Kind, sequence: int) -> None:
         """Begin the time of a request that is timed."""
@@ -225,11 +225,11 @@ class ReplayClient:
         """Take every message that is there; return whether there was any."""
         busy = False
         while True:
-            if self._server in self._arrivals:
-                payload = self._arrivals[self._server].turn(self._channel)
+            if self._replay_rank in self._arrivals:
+                payload = self._arrivals[self._replay_rank].turn(self._channel)
                 if payload is None:
                     break
-                self._take(self._arrivals.pop(self._server).message, payload)
+                self._take(self._arrivals.pop(self._replay_rank).message, payload)
                 busy = True
             received = self._channel.next()
             if received is None:
@@ -249,7 +249,7 @@ class ReplayClient:
         if isinstance(message, Malformed):
             raise ProtocolError(f"from the replay rank: {message.reason}")
         if message.announced:
-            self._arrivals[self._server] = Arrival(message)
+            self._arrivals[self._replay_rank] = Arrival(message)
         else:
             self._take(message, _NOTHING)
 
@@ -293,7 +293,7 @@ class ReplayClient:
     @property
     def _is_moving(self) -> bool:
         """Whether a long message is on its way in or out, see `Backoff`."""
-        return self._server in self._arrivals or self._channel.is_moving
+        return self._replay_rank in self._arrivals or self._channel.is_moving
 
     def _ask(self) -> None:
         """Ask the replay rank what it waits for."""
@@ -302,11 +302,11 @@ class ReplayClient:
 
     def _timed_out(self, what: str, seconds: float) -> ReplayTimeoutError:
         """Return the exception of a client that has waited long enough, with what for."""
-        late = f"no {what} from the replay rank (rank {self._server}) within {seconds:g} s"
+        late = f"no {what} from the replay rank (rank {self._replay_rank}) within {seconds:g} s"
         if not self._asked:
             return ReplayTimeoutError(late)
         if self._reason is None:
-            return ReplayTimeoutError(f"{late}: no answer from rank {self._server}")
+            return ReplayTimeoutError(f"{late}: no answer from rank {self._replay_rank}")
         return ReplayTimeoutError(f"{late}: it {self._reason.text}", _wait_of(self._reason).text)
 
     def _raise_problem(self) -> None:
@@ -369,11 +369,11 @@ class ReplayClient:
             return ""
         if shards == 1:
             return (
-                f"the replay rank (rank {self._server}) is one of {terms.shards} shards: "
+                f"the replay rank (rank {self._replay_rank}) is one of {terms.shards} shards: "
                 f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
             )
         return (
-            f"the replay rank (rank {self._server}) is shard {terms.shard} of {terms.shards}, "
+            f"the replay rank (rank {self._replay_rank}) is shard {terms.shard} of {terms.shards}, "
             f"where shard {shard} of {shards} was expected: give its service and all clients the "
             "same shards"
         )

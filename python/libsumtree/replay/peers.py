@@ -13,14 +13,7 @@ from .channel import Channel
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
-from .messages import (
-    MESSAGE_LIMIT,
-    TEXT_LIMIT,
-    Code,
-    Flag,
-    Kind,
-    Message,
-)
+from .messages import MESSAGE_LIMIT, TEXT_LIMIT, Code, Flag, Kind, Message
 from .restored import Progress
 from .share import LearnerShare
 from .status import ReplayStatus

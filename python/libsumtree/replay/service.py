@@ -84,11 +84,6 @@ class Service:
         return self._asked[0] if self._asked else None
 
     @property
-    def receiving(self) -> bool:
-        """Whether a batch is being received into the ring now."""
-        return self._intake.ring_taken
-
-    @property
     def is_moving(self) -> bool:
         """Whether a long message is on its way in or out, see `Backoff`."""
         return self._intake.is_receiving or self._channel.is_moving

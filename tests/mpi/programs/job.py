@@ -18,8 +18,7 @@ import waiting
 from mpi4py import MPI
 from steps import note
 
-from libsumtree.replay import ReplayConfig, ReplayRank
-from libsumtree.replay.server import ReplaySummary
+from libsumtree.replay import ReplayConfig, ReplayRank, ReplaySummary
 
 
 def main() -> None:

@@ -406,6 +406,17 @@ def argues(comm: Comm, clients: Comm) -> None:
         expect(ArgumentTypeError, lambda: learner.update_priorities([0.5], 1.0), "integer")
 
 
+def sends_more_than_a_message_holds(comm: Comm, clients: Comm) -> None:
+    """Records of 32 MiB, of which 2 GiB hold not quite 64; nobody ever writes to these."""
+    record = np.dtype([("x", "u1", 1 << 25)])
+    with ActorClient(comm, record) as actor:
+        rows = np.zeros(64, record)
+        expect(ArgumentError, lambda: actor.add(rows, 1.0), "one message holds at most 63")
+        assert actor.unacknowledged == 0
+    with LearnerClient(comm, record) as learner:
+        expect(ArgumentError, lambda: learner.request(64), "1 .. 63 are possible")
+
+
 def other_record(comm: Comm, clients: Comm) -> None:
     expect(RejectedError, lambda: ActorClient(comm, [("x", "<f8")]), "is not the buffer's")
     ActorClient(comm, RECORD).close()

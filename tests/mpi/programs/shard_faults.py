@@ -120,7 +120,7 @@ def adds_while_the_disk_waits(comm: Comm, clients: Comm, shards: int) -> None:
     """Add to shard 1 while its last file is being written; that is acknowledged."""
     with ShardedActor(comm, RECORD, shards) as actor:
         for client in actor.shards:
-            client.add(*batch(client._server))
+            client.add(*batch(client._replay_rank))
         settle(actor)
         clients.Barrier()
         wait_until(Path("disk.waits").exists, "write")

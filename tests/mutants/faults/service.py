@@ -152,7 +152,7 @@ MUTANTS = [
     ),
     Mutant(
         "a changed limit not in the checkpoint",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         "        peers.progress.rate_limit = peers.limiter.saved()\n",
         "",
         noticed_by(

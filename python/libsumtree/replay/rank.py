@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import (
-    CheckpointError,
-    WorldError,
-)
+from ..errors import CheckpointError, WorldError
 from ..records import dtype_from_text
 from .channel import MPI, Backoff, Channel, wait_turns
 from .checkpoints import Saving
