@@ -294,7 +294,5 @@ def test_what_is_no_learner_state_is_refused(state: Any, kind: type[Exception], 
 
 def test_a_learner_state_that_no_message_holds_is_refused_unread() -> None:
     """Nobody ever writes to its pages, nor reads them."""
-    with pytest.raises(
-        ShapeError, match=r"a learner state of \d{10} bytes: at most 2147483647"
-    ):
+    with pytest.raises(ShapeError, match=r"a learner state of \d{10} bytes: at most 2147483647"):
         archive.pack({"weights": np.zeros((1 << 31) - 1, np.uint8)})
