@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +139,9 @@ def read(kind: Kind) -> Tuning | None:
         raise TuningError(f"{path} is not a tuning file, or is damaged") from None
     if tuning.kind != kind:
         raise TuningError(f"the tuning file {path} was measured on another kind of machine")
-    if tuning.version != version("libsumtree"):
+    from . import __version__
+
+    if tuning.version != __version__:
         raise TuningError(f"the tuning file {path} is of libsumtree {tuning.version}")
     return tuning
 

@@ -17,7 +17,7 @@ def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
     jobs.run_shards(2, "prefetches", capacity=256, clients=4)
 
 
-def test_nobody_sleeps_while_a_long_message_moves_in_parts(jobs: Jobs) -> None:
+def test_sleeps_are_short_while_a_long_message_moves_in_parts(jobs: Jobs) -> None:
     """As `test_replay_service` has it, for clients of two shards."""
     jobs.options["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
     job = jobs.run_shards(2, "moves_large_over_shards", capacity=1 << 18, clients=2)

@@ -96,7 +96,7 @@ def test_a_site_is_taken_from_the_nearest_folder(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a b", "no-such-site", "naïve", "a\nb", "$(true)", "9" * 999, "./\0"]
+    "name", ["", "a b", "no-such-site", "naïve", "a\nb", "$(true)", "9" * 999, "./\0", "./\ud800"]
 )
 def test_names_that_are_no_site(name: str) -> None:
     with pytest.raises(SiteError):

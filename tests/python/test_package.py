@@ -111,6 +111,14 @@ def test_version_stands_in_one_place() -> None:
     assert libsumtree.__version__ == (top / "VERSION").read_text().strip()
 
 
+def test_no_start_waits_for_what_looks_versions_up() -> None:
+    program = "import sys, libsumtree.replay; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"importlib.metadata", "email"} & set(done.stdout.split())
+
+
 def test_types_are_shipped() -> None:
     assert (PACKAGE / "py.typed").exists()
     assert (PACKAGE / "_core.pyi").exists()

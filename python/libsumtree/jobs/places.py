@@ -114,6 +114,8 @@ def refuse_unsafe(path: Path) -> None:
         facts = path.stat()
     except OSError as error:
         raise SiteError(f"the site {path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise SiteError(f"the site {str(path)!r} cannot be a file's name: {error}") from None
     if not stat.S_ISREG(facts.st_mode):
         raise SiteError(f"the site {path} is no file")
     if facts.st_uid not in (0, os.geteuid()):

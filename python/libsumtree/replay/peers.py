@@ -165,7 +165,9 @@ class Peers:
         if self.channel.unsent(message.source) < MOST_UNSENT:
             kind = _ANSWERS.get(message.kind, Kind.REFUSED)
             answer = message.answer(kind, code=code)
-            self.channel.send(message.source, answer, text.encode()[:TEXT_LIMIT])
+            self.channel.send(
+                message.source, answer, text.encode("utf-8", "backslashreplace")[:TEXT_LIMIT]
+            )
 
     def ring(self) -> PrioritizedReplayBuffer:
         """Return the buffer; there is one since the first HELLO."""
