@@ -67,8 +67,8 @@ MUTANTS = [
     ),
     Mutant(
         "sums not compared on load",
-        PERSISTENCE,
-        "if saved[name] != value:",
+        f"{CHECKPOINT}/state.py",
+        "if link.attributes[name] != value:",
         "if False:",
         noticed_by(
             "tests/python/test_buffer_save.py", "a_checkpoint_that_holds_no_buffer_is_refused"
