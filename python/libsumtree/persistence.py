@@ -48,8 +48,10 @@ class SavedRing(FilledRing):
         ------
         CheckpointError
             If the file cannot be written; what stood there before is intact.
+        ArgumentError
+            If there is no such compression.
         ImportError
-            If h5py is missing (the extra ``hdf5``).
+            If h5py is missing (the extra ``hdf5``), or what the compression needs.
         """
         with self.snapshot() as snapshot:
             snapshot.write(path, compression=compression)
@@ -154,6 +156,8 @@ class SavedRing(FilledRing):
         CheckpointCorruptError, CheckpointFormatError, CheckpointError
             If the file, or one that it goes on from, is damaged, missing, of a newer format, or
             cannot be read; or the epoch cannot be noted.
+        CapacityError, ArgumentTypeError, BackendError, DeviceError, OutOfMemoryError
+            If `capacity`, `backend` or `device` is not as for a new buffer.
         ImportError
             If h5py is missing (the extra ``hdf5``).
         """

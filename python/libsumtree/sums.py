@@ -54,8 +54,8 @@ class SummedTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
 
         Notes
         -----
@@ -92,6 +92,8 @@ class SummedTree(Tree):
             If a target is negative, NaN or above the total, naming the first.
         ArgumentTypeError, DeviceArrayError
             If the dtype does not fit, or a device array is on another device or not contiguous.
+        ArgumentError
+            If there is no such side.
 
         Notes
         -----
@@ -182,7 +184,7 @@ class MinTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
         """
         return self._min(*as_range(start, stop, self._capacity))
