@@ -202,9 +202,9 @@ class PrioritizedReplayBuffer(SavedRing):
             self._withdraw_old()
             exponent = self.beta if beta is None else beta
             if replace:
-                drawn = self._tree.sample(n, exponent, stratified is None or stratified)
+                drawn = self._tree.sample(count, exponent, stratified is None or stratified)
                 return Sample(self._drawn(drawn.indices, transitions), *drawn, transitions)
-            distinct = self._tree.sample(n, exponent, stratified, replace=False)
+            distinct = self._tree.sample(count, exponent, stratified, replace=False)
             ids = self._drawn(distinct.indices, transitions)
             return DistinctSample(ids, *distinct[:3], transitions, distinct.expansions)
 

@@ -1,8 +1,4 @@
-"""Trees of sums and of minima over the leaves of a complete binary tree.
-
-A node is always recomputed from its two children, in IEEE double, left before right. The whole tree
-is thus a function of its leaves alone, and every backend gives the bits of `libsumtree.reference`.
-"""
+"""Trees of sums and of minima, and what a tree of sums finds."""
 
 from __future__ import annotations
 
