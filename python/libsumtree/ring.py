@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -21,9 +21,6 @@ from .records import check_record_dtype
 from .snapshot import Snapshot
 from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
-
-if TYPE_CHECKING:
-    from .intake import Intake
 
 Records = NDArray[np.void]
 RowBytes = NDArray[np.uint8]
@@ -69,7 +66,6 @@ class Ring:
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
-        self._intake: Intake | None = None
         self._snapshots: list[Snapshot] = []
         self._lock = threading.RLock()
         hold_across_forks(self._lock)
@@ -169,7 +165,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -195,7 +191,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -203,7 +199,9 @@ class Ring:
             times = self._withdrawal.times(numbers, self.inserted)
         return times if numbers.ndim else int(times)
 
-    def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
+    def check_priorities(
+        self, priorities: ArrayLike, shape: tuple[int, ...], of: str = "the transitions"
+    ) -> Doubles:
         """Turn priorities into masses, or say what is wrong with them.
 
         Parameters
@@ -211,7 +209,9 @@ class Ring:
         priorities : array_like of real numbers, of shape `shape`, or one number
             Finite, >= 0, and priority ** alpha <= 2**960.
         shape : tuple of int
-            Of the transitions.
+            Of what they are the priorities of.
+        of : str
+            What that is, for the message of an error.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class Ring:
             Naming the first bad position and its value.
         """
         values = as_doubles(priorities, "priorities")
-        check_same_shape(shape, values.shape, ("the transitions", "priorities"))
+        check_same_shape(shape, values.shape, (of, "priorities"))
         return masses_of(values, self._alpha)
 
     def __repr__(self) -> str:

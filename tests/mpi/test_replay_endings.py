@@ -135,8 +135,10 @@ def test_client_that_leaves_without_a_word_is_named(jobs: Jobs) -> None:
     assert "the clients on ranks 1 did not leave within 0.3 s" in job.err
 
 
-def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path) -> None:
-    files = tmp_path / "files"
+@pytest.mark.parametrize("name", ["files", os.fsdecode(b"\xff")], ids=["text", "no text"])
+def test_lost_folder_is_told_and_service_goes_on(jobs: Jobs, tmp_path: Path, name: str) -> None:
+    """Whatever the folder is called: its name goes to the learner in an answer."""
+    files = tmp_path / name
     jobs.options["LOST_FOLDER"] = str(files)
     job = jobs.run("loses_its_folder", capacity=64, checkpoint_dir=files, clients=2)
     assert job.summary["checkpoint_failures"] >= 1

@@ -355,7 +355,7 @@ def test_a_folder_that_cannot_be_written(
 def test_no_picture_without_matplotlib(tmp_path: Path) -> None:
     done = run_without(("matplotlib",), "bench", *TINY, "--output", str(tmp_path))
     assert done.returncode == 2
-    assert "pip install 'libsumtree[bench]'" in done.stderr
+    assert "pip install 'libsumtree[cli]'" in done.stderr
     assert done.stdout == ""
     done = run_without(("matplotlib",), "bench", *TINY, "--table", "fused")
     assert done.returncode == 0, done.stderr

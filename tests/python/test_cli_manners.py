@@ -63,11 +63,19 @@ def test_help_has_examples_and_the_statuses(
 
 
 def test_every_command_has_examples_of_its_own() -> None:
-    suites = {path for path in PATHS if path[:1] == ("bench",) and len(path) > 1}
-    assert set(PATHS) - suites - FOR_RANKS == set(EXAMPLES)
+    assert set(PATHS) - FOR_RANKS == set(EXAMPLES)
 
 
-@pytest.mark.parametrize("example", [line for lines in EXAMPLES.values() for line in lines])
+@pytest.mark.parametrize("path", sorted(set(PATHS) - FOR_RANKS), ids="-".join)
+def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+    about = dict(commands_of(make_parser()))[path].description or ""
+    assert re.match(r"[A-Z].+\.", about, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [line for lines in EXAMPLES.values() for line in lines if not line.startswith("mkdir ")],
+)
 def test_examples_can_be_read(example: str) -> None:
     words = shlex.split(re.split(r" : | [|>]", example)[0])
     options = make_parser().parse_args(words[words.index("libsumtree") + 1 :])
@@ -176,6 +184,8 @@ def test_cleared_buffer_is_json_too(tmp_path: Path, capsys: pytest.CaptureFixtur
         (["stats", "none.jsonl"], "none.jsonl: No such file or directory"),
         (["checkpoint", "show", "none.h5"], "none.h5"),
         (["completion", "tcsh"], "invalid choice: 'tcsh'"),
+        (["verfy"], ", perhaps verify was meant; see libsumtree --help"),
+        (["checkpoint", "lst", "."], ", perhaps list was meant; see libsumtree checkpoint --help"),
         (["jobs", "render", "--site", "none", "apex"], "none"),
     ],
 )

@@ -73,7 +73,7 @@ def make_figure(width: float, height: float) -> Figure:
     MissingExtraError
         If matplotlib is not installed.
     """
-    require("matplotlib", "bench")
+    require("matplotlib", "cli")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

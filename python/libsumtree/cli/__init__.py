@@ -32,6 +32,7 @@ from .complaints import (
     text_of_fault,
 )
 from .help import complete_helps
+from .printing import any_text
 from .statuses import FAULT, INTERRUPTED, REFUSED, UNREAD
 
 COMMANDS: Mapping[str, ModuleType] = {
@@ -88,7 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status, see `libsumtree.cli.statuses`.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    with any_text():
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _run(given: list[str]) -> int:
     try:
         options = make_parser().parse_args(given)
     except UsageError as error:

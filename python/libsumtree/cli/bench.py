@@ -36,17 +36,19 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         help="measure libsumtree against what people use otherwise",
         description="Measure ratios side by side and compare them with the aims "
         "that libsumtree has. A missed aim is reported and is no error; results that differ in a "
-        "bit, or messages that were lost, are. The machine should have nothing else to do.",
+        "bit, or messages that were lost, are. The machine should have nothing else to do. "
+        "Each suite has a --help with its options.",
     )
     _add_options(parser)
     suites = parser.add_subparsers(dest="suite", metavar="SUITE")
     for suite in SUITES.values():
         about = suite.about + (" (default)" if suite is TREE else "")
+        description = f"Measure {suite.about}. libsumtree bench --help says what to know of it."
         # What is not given again must not replace what was given before the suite's name.
         part = suites.add_parser(
-            suite.name, help=about, description=about, argument_default=argparse.SUPPRESS
+            suite.name, help=about, description=description, argument_default=argparse.SUPPRESS
         )
-        _add_options(part, again=True)
+        _add_options(part, suite)
         if suite is INTAKE:
             _add_intake(part)
         else:
@@ -55,17 +57,20 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_options(parser: argparse.ArgumentParser, again: bool = False) -> None:
-    def default(value: Any) -> Any:
-        return argparse.SUPPRESS if again else value
+def _add_options(parser: argparse.ArgumentParser, suite: Suite[Any] | None = None) -> None:
+    """Add what all suites have, to the parser of one or, without a suite, of the command."""
 
+    def default(value: Any) -> Any:
+        return value if suite is None else argparse.SUPPRESS
+
+    rounds = _INTAKE.rounds if suite is INTAKE else _DEFAULTS.limits.rounds
+    apart = f"; of bench {INTAKE.name}: {_INTAKE.rounds}" if suite is None else ""
     parser.add_argument(
         "--rounds",
         type=_positive,
         default=default(None),
         metavar="N",
-        help=f"rounds of each row, at most (default: {_DEFAULTS.limits.rounds}; of bench "
-        f"{INTAKE.name}: {_INTAKE.rounds})",
+        help=f"rounds of each row, at most (default: {rounds}{apart})",
     )
     parser.add_argument(
         "--table",
@@ -156,7 +161,7 @@ def main(args: argparse.Namespace) -> int:
     if args.output is not None:
         prepare_folder("--output", args.output)
         if suite.draw is not None:
-            require("matplotlib", "bench")
+            require("matplotlib", "cli")
     with bar(len(names)) as shown:
         setting = _setting(suite, args)
         report = suite.run(setting, names, partial(_show, not args.json, shown))

@@ -8,12 +8,14 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..errors import SumTreeError
 from ..machine import whole_number
 from .help import Formatter
+from .printing import printable
 from .statuses import REFUSED
 
 # Where launchers put a process's rank: MPICH and Slurm's PMI-2, PMIx, Open MPI.
@@ -36,21 +38,31 @@ class Parser(argparse.ArgumentParser):
         """Refuse what a command does not know in the command's own name, with what is like it."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
-            like = difflib.get_close_matches(
-                unknown[0].partition("=")[0], self._option_string_actions
-            )
-            hint = f", perhaps {like[0]} was meant" if like else ""
+            hint = _hint(unknown[0].partition("=")[0], self._option_string_actions)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         return options, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            hint = _hint(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}{hint}") from None
 
     def error(self, message: str) -> NoReturn:
         """Raise."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
+def _hint(word: str, known: Iterable[str]) -> str:
+    like = difflib.get_close_matches(word, known)
+    return f", perhaps {like[0]} was meant" if like else ""
+
+
 def complain(text: str) -> None:
     """Print the one line that ends a command which cannot do what was asked."""
-    print(f"libsumtree: error: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    line = printable(" ".join(text.split()))
+    print(f"libsumtree: error: {line}", file=sys.stderr, flush=True)
 
 
 def text_of(error: BaseException) -> str:

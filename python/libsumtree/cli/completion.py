@@ -22,7 +22,8 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         "completion",
         help="print a script that completes commands in a shell",
         description="Print a script for a shell to complete the commands and options of "
-        "libsumtree. Put it where the shell looks for such scripts, and start a new shell.",
+        "libsumtree. Put it where the shell looks for such scripts, and start a new shell; zsh "
+        "looks into ~/.zfunc if ~/.zshrc says fpath+=~/.zfunc before compinit.",
     )
     parser.add_argument("shell", choices=SHELLS, metavar="bash|zsh|fish")
     return parser

@@ -26,6 +26,12 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
         "libsumtree bench peers --output results",
         "libsumtree bench intake --actors 1 2 --records cartpole --rounds 3",
     ),
+    ("bench", "tree"): (
+        "libsumtree bench tree --table descents --rounds 20",
+        "libsumtree bench tree --leaves 65536 --output results",
+    ),
+    ("bench", "peers"): ("libsumtree bench peers --output results",),
+    ("bench", "intake"): ("libsumtree bench intake --actors 1 2 --records cartpole --rounds 3",),
     ("checkpoint",): (
         "libsumtree checkpoint list checkpoints",
         "libsumtree checkpoint show checkpoints --histogram",
@@ -65,11 +71,14 @@ EXAMPLES: dict[tuple[str, ...], tuple[str, ...]] = {
     ("jobs", "submit"): (
         "libsumtree jobs submit --site srun-pmix --ranks 6 apex --seed 0",
         "libsumtree jobs submit --really --site srun-pmix replay --capacity 1000000 "
-        "-- python -m mpi4py agent.py",
+        "-- python -m mpi4py my_agent.py",
     ),
     ("completion",): (
+        "mkdir -p ~/.local/share/bash-completion/completions",
         "libsumtree completion bash >~/.local/share/bash-completion/completions/libsumtree",
+        "mkdir -p ~/.zfunc",
         "libsumtree completion zsh >~/.zfunc/_libsumtree",
+        "mkdir -p ~/.config/fish/completions",
         "libsumtree completion fish >~/.config/fish/completions/libsumtree.fish",
     ),
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CapacityError
+from ..files import write_atomically
 from ..jobs import places
 from ..jobs.check import check, new_task
 from ..jobs.errors import CheckError, JobError
@@ -23,6 +24,7 @@ from ..jobs.render import render
 from ..jobs.request import Request, scheduler_here, submission
 from ..jobs.site import Site, read_site
 from .complaints import launched_rank
+from .printing import print_line
 from .statuses import REFUSED
 
 if TYPE_CHECKING:
@@ -34,11 +36,11 @@ Job templates for batch schedulers, and the sites that fill them.
   libsumtree jobs list
   libsumtree jobs check --site srun-pmix --ranks 6       (in an allocation: salloc -n 6)
   libsumtree jobs render --scheduler slurm --site srun-pmix --ranks 6 apex --seed 0 >job.sh
-  libsumtree jobs submit --site srun-pmix replay --capacity 1000000 -- python -m mpi4py agent.py
+  libsumtree jobs submit --site srun-pmix replay --capacity 1000000 -- python -m mpi4py my_agent.py
 
 A site is a file that says how ranks are started: a name, looked up in the folders that `list`
 shows, or a path. It is sourced by bash, so it must belong to root or you, and nobody else may
-be able to write it.
+be able to write it, or to put another file in its place.
 """
 
 _PROGRAM = """\
@@ -56,7 +58,12 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listed = actions.add_parser("list", help="the schedulers and sites there are, and where")
+    listed = actions.add_parser(
+        "list",
+        help="the schedulers and sites there are, and where",
+        description="List the schedulers that there are templates for, and the sites in each "
+        "folder that --site is looked up in: of two with one name the first counts.",
+    )
     listed.add_argument("--json", action="store_true", help="print JSON, for machines")
     listed.set_defaults(run=_list)
     _add_render(actions)
@@ -235,14 +242,14 @@ def _list(args: argparse.Namespace) -> int:
         folders = [str(folder) for folder in places.site_folders()]
         print(json.dumps({**known, "site folders": folders, "sites": sites}, indent=1))
         return 0
-    print(f"templates  {places.templates()}")
+    print_line(f"templates  {places.templates()}")
     print(f"           for {', '.join(places.schedulers())}")
     taken = places.sites()
     for folder in places.site_folders():
-        print(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
+        print_line(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
         for name, path in taken.items():
             if path.parent == folder:
-                print(f"           {name:<12} {_described(path)}")
+                print_line(f"           {name:<12} {_described(path)}")
     return 0
 
 
@@ -274,11 +281,21 @@ def _render(args: argparse.Namespace) -> int:
     if args.output is None:
         print(script, end="")
     else:
-        args.output.write_bytes(script.encode())
-        mode = args.output.stat().st_mode & 0o777
-        args.output.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+        _write_script(args.output, script.encode())
         print(f"written: {args.output}")
     return 0
+
+
+def _write_script(path: Path, content: bytes) -> None:
+    """Write a script that whoever may read it may run; half of one never stands there."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # such as /dev/stdout
+        return
+    path = path.resolve()
+    before = path.stat().st_mode if path.exists() else None
+    write_atomically(path, content)
+    mode = (path.stat().st_mode if before is None else before) & 0o777
+    path.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -316,7 +333,7 @@ def _check(args: argparse.Namespace) -> int:
         found.append(finding)
         if not args.json:
             word = "ok" if finding.good else "FAILED"
-            print(f"{word:<8}{finding.name:<12}{finding.text}", flush=True)
+            print_line(f"{word:<8}{finding.name:<12}{finding.text}")
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1), flush=True)
     bad = [finding for finding in found if not finding.good]

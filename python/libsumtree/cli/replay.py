@@ -114,7 +114,8 @@ def _add_pacing(parser: argparse.ArgumentParser) -> None:
         "--samples-per-insert",
         type=float,
         metavar="X",
-        help="draws for each transition added; learner and actors wait for each other",
+        help="draws for each transition added; learner and actors wait for each other "
+        "(default: nobody waits)",
     )
     add(
         "--error-buffer",
