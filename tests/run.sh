@@ -25,6 +25,9 @@
 # Installs what is needed into .venv in the checkout; prints the seconds of each step.
 set -eu
 
+# Thousands of interpreters are started: what one has compiled, the others read.
+unset PYTHONDONTWRITEBYTECODE
+
 checkout=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 # shellcheck source=jobs/environment.sh
 . "$checkout/jobs/environment.sh"
@@ -56,9 +59,14 @@ c_tests() {
     c_build "$1" && "$environment/bin/ctest" --preset "$1"
 }
 
+# In two processes: a test keeps one core busy, or waits.
+in_two() {
+    "$python" -m pytest -q -n 2 --dist worksteal "$@"
+}
+
 # The trees again, on more threads than one even where the machine has one core.
 multicore_tests() {
-    OMP_NUM_THREADS=3 "$python" -m pytest -q --backend multicore \
+    OMP_NUM_THREADS=3 in_two --backend multicore \
         tests/python/test_tree*.py tests/python/test_threads.py tests/python/test_errors.py
 }
 
@@ -66,9 +74,9 @@ default_part() {
     step 'set-up' prepare_with_mpi
     step 'set-up for two hosts' hosts_prepare
     step 'C tests' c_tests multicore
-    step 'Python tests' "$python" -m pytest -q tests/python tests/docs/test_first_pages.py
+    step 'Python tests' in_two tests/python tests/docs/test_first_pages.py
     step 'Python tests, multicore' multicore_tests
-    step 'MPI tests' "$python" -m pytest -q tests/mpi
+    step 'MPI tests' in_two tests/mpi
 }
 
 # Installs the package, built otherwise than the one in .venv, into a folder for PYTHONPATH to put first.

@@ -301,7 +301,7 @@ NOT_INDICES: list[Any] = [
     np.zeros(2, [("a", "i8")]),
     {},
     {1: 2},
-    object(),
+    pytest.param(object(), id="object"),
     [2**70, 0.5],
     [2**70, True],
 ]
@@ -333,7 +333,7 @@ NOT_REAL: list[Any] = [
     np.array(["2026-01-01"], "M8[D]"),
     np.zeros(2, [("a", "f8")]),
     {},
-    object(),
+    pytest.param(object(), id="object"),
     [10**400, None],
     [10**400, True],
 ]
