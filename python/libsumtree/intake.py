@@ -49,8 +49,8 @@ class FilledRing(Ring):
         PriorityError, ShapeError
             If the priorities are not as described; nothing is added.
         ArgumentError
-            If a batch of frames does not stand by itself, see `libsumtree.frames`; nothing is
-            added.
+            If an intake is open, or a batch of frames does not stand by itself, see
+            `libsumtree.frames`; nothing is added.
         IdsExhaustedError
             If the 2**40 ids of a buffer were all issued.
 
@@ -142,8 +142,8 @@ class FilledRing(Ring):
 
         Raises
         ------
-        ArgumentError
-            If count is negative, or another intake is open.
+        ArgumentError, ArgumentTypeError
+            If count is negative or no integer, or another intake is open.
         IdsExhaustedError
             If the 2**40 ids of a buffer were all issued.
         """

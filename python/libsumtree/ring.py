@@ -165,7 +165,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -191,7 +191,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:

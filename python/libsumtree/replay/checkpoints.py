@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
-from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
 from ..files import prove_writable
 from ..snapshot import Base, Snapshot
@@ -132,7 +131,7 @@ class CheckpointFolder:
 
     def files(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file, the newest first."""
-        return retention.numbered_files(self.folder)
+        return checkpoint.numbered_files(self.folder)
 
     def states(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file and of each manifest, the newest first."""
@@ -187,7 +186,7 @@ class CheckpointFolder:
         """
         try:
             self.renew_lock()
-            path = retention.path_of(self.folder, self._next_serial())
+            path = checkpoint.file_of(self.folder, self._next_serial())
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"
