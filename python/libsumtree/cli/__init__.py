@@ -64,7 +64,11 @@ def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = Parser(prog="libsumtree", description="Prioritized replay: exact, fast, deployable.")
     parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show program's version number and exit"
+        "--version",
+        action=_Version,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="show program's version number and exit",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS.values():
