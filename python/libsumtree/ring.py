@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import philox
 from .annealing import BetaSchedule
-from .arguments import Doubles, Indices, as_alpha, as_beta, as_doubles, check_same_shape, place
+from .arguments import (
+    Doubles,
+    Indices,
+    as_alpha,
+    as_beta,
+    as_capacity,
+    as_doubles,
+    check_same_shape,
+    place,
+)
 from .backends import AUTO, open_backend
 from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
@@ -51,6 +60,8 @@ class Ring:
         self._layout = layout_of(self._dtype)
         self._context = 0 if self._layout is None else self._layout.context
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
+        # Before the tree, for making a large one takes seconds.
+        check_storage(as_capacity(capacity) + self._context, self._dtype)
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
@@ -325,21 +336,29 @@ def ring_slices(first: int, count: int, capacity: int) -> list[slice]:
     return [slice(start, capacity), slice(0, stop - capacity)]
 
 
+def check_storage(capacity: int, dtype: np.dtype[Any]) -> None:
+    """Refuse more transitions than memory has room for."""
+    if capacity * dtype.itemsize > open_backend("cpu").memory_available():
+        raise _too_many(capacity, dtype)
+
+
 def take_storage(capacity: int, dtype: np.dtype[Any]) -> Records:
     """Take the memory of all transitions now, so that no later call runs out."""
-    needed = capacity * dtype.itemsize
-    left = open_backend("cpu").memory_available()
+    check_storage(capacity, dtype)
     try:
-        if needed > left:
-            raise MemoryError
         storage = np.empty(capacity, dtype=dtype)
     except (MemoryError, ValueError):
-        raise OutOfMemoryError(
-            f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
-            f"{left} that the memory limit, control group included, has left"
-        ) from None
+        raise _too_many(capacity, dtype) from None
     storage.view(np.uint8).fill(0)
     return storage
+
+
+def _too_many(capacity: int, dtype: np.dtype[Any]) -> OutOfMemoryError:
+    needed, left = capacity * dtype.itemsize, open_backend("cpu").memory_available()
+    return OutOfMemoryError(
+        f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
+        f"{left} that the memory limit, control group included, has left"
+    )
 
 
 def take_rows(count: int, dtype: np.dtype[Any]) -> Records:
