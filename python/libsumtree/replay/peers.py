@@ -142,7 +142,7 @@ class Peers:
     def send(self, peer: Peer, message: Message, *body: Any, payload: Any = None) -> None:
         """Send to a client if it is still there."""
         if self.has(peer):
-            self.counters.answered(peer.rank, message.sequence)
+            self.counters.times.end(peer.rank, message.sequence)
             self.channel.send(peer.rank, message, *body, payload=payload)
 
     def send_drawn(
@@ -185,7 +185,7 @@ class Peers:
 
     def refuse(self, message: Message, code: Code, text: str) -> None:
         """Answer with a code and a text; a rank that takes no answers gets no more of them."""
-        self.counters.answered(message.source, message.sequence)
+        self.counters.times.end(message.source, message.sequence)
         if self.channel.unsent(message.source) < MOST_UNSENT:
             kind = _ANSWERS.get(message.kind, Kind.REFUSED)
             answer = message.answer(kind, code=code)
