@@ -79,7 +79,7 @@ extern "C" {
     ENTRY(8, PRIORITY, "a priority must be finite and >= 0, and priority^alpha at most 2^960")                         \
     ENTRY(9, TARGET, "a target must be a number in 0 .. total")                                                        \
     ENTRY(10, EXPONENT, "alpha must be finite and >= 0, beta in 0 .. 1")                                               \
-    ENTRY(11, EMPTY, "the tree holds no positive mass")                                                                \
+    ENTRY(11, EMPTY, "the tree holds no positive mass: nothing was added yet, or every mass is 0")                     \
     ENTRY(12, KIND, "this kind of tree has no such operation")                                                         \
     ENTRY(13, CORRUPT, "a node is not the combination of its children, or a leaf is outside its domain")               \
     ENTRY(14, DEVICE, "there is no such device, or the gpu backend cannot run on it")

@@ -1,6 +1,6 @@
 """Sum, min and priority trees for prioritized replay: exact, fast, deployable."""
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
 
 from . import compat, errors, frames, reference
 from .annealing import BetaSchedule
@@ -16,7 +16,8 @@ from .tree import (
     TreeSample,
 )
 
-__version__ = _version("libsumtree")
+if TYPE_CHECKING:
+    __version__: str
 
 __all__ = [
     "MAX_CAPACITY",
@@ -37,3 +38,17 @@ __all__ = [
     "frames",
     "reference",
 ]
+
+
+def _missing(name: str) -> str:
+    """Look up the version once it is asked for: importing what does so takes a while."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    found = globals()[name] = version(__name__)
+    return found
+
+
+# A type checker that saw this name defined would believe in every attribute.
+globals()["__getattr__"] = _missing

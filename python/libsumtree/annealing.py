@@ -22,6 +22,11 @@ class BetaSchedule:
     samples : int
         > 0.
 
+    Raises
+    ------
+    ExponentError, ArgumentError, ArgumentTypeError
+        If an end is not finite, or `samples` not an integer above 0.
+
     Notes
     -----
     The linear annealing of Schaul et al. (2016), section 3.4.
@@ -43,14 +48,6 @@ class BetaSchedule:
         """Give the beta after `sampled` calls."""
         progress = min(sampled / self.samples, 1.0)
         return min(max(self.start * (1.0 - progress) + self.stop * progress, 0.0), 1.0)
-
-
-def checked_beta(beta: float) -> float:
-    """Take a beta in 0 .. 1."""
-    value = as_real(beta, "beta")
-    if not 0.0 <= value <= 1.0:
-        raise ExponentError(f"beta is {value}: it must be in 0 .. 1")
-    return value
 
 
 def restored_beta(ends: Any, samples: int) -> float | BetaSchedule:

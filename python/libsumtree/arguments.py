@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Collection
 from numbers import Integral, Real
 from operator import index as to_index
 from typing import Any, TypeAlias
@@ -16,9 +16,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from . import _core
 from .errors import (
     ArgumentError,
     ArgumentTypeError,
+    CapacityError,
+    ExponentError,
     IndexOutOfRangeError,
     RangeError,
     ShapeError,
@@ -26,6 +29,8 @@ from .errors import (
 
 Indices: TypeAlias = NDArray[np.int64]
 Doubles: TypeAlias = NDArray[np.float64]
+
+MAX_CAPACITY: int = _core.MAX_CAPACITY
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
@@ -47,7 +52,9 @@ def place(name: str, position: int, shape: tuple[int, ...]) -> str:
 
 def out_of_range(where: str, value: int, capacity: int) -> IndexOutOfRangeError:
     """Make the error for an index outside 0 .. capacity-1."""
-    return IndexOutOfRangeError(f"{where} is {value}: an index must be in 0 .. {capacity - 1}")
+    return IndexOutOfRangeError(
+        f"{where} is {value}: an index must be in 0 .. capacity-1 (capacity {capacity})"
+    )
 
 
 def as_indices(indices: ArrayLike, capacity: int, name: str = "indices") -> Indices:
@@ -130,6 +137,22 @@ def as_count(value: Any, name: str) -> int:
     return count
 
 
+def as_capacity(value: Any) -> int:
+    """Take the number of leaves of a tree, in 1 .. 2**40."""
+    capacity = as_integer(value, "capacity")
+    if not 1 <= capacity <= MAX_CAPACITY:
+        raise CapacityError(f"capacity is {capacity}: a capacity must be in 1 .. 2^40")
+    return capacity
+
+
+def as_choice(value: Any, choices: Collection[str], name: str) -> str:
+    """Take one of several names."""
+    if not isinstance(value, str) or value not in choices:
+        known = ", ".join(map(repr, choices))
+        raise ArgumentError(f"{name} is {value!r}: it must be one of {known}")
+    return value
+
+
 def as_real(value: Any, name: str) -> float:
     """Take one real number but bool as a float."""
     array = as_doubles(value, name)
@@ -138,13 +161,30 @@ def as_real(value: Any, name: str) -> float:
     return float(array)
 
 
+def as_alpha(value: Any) -> float:
+    """Take an exponent of priorities: finite, >= 0."""
+    alpha = as_real(value, "alpha")
+    if not 0.0 <= alpha < math.inf:
+        raise ExponentError(f"alpha is {alpha}: it must be finite and >= 0")
+    return alpha
+
+
+def as_beta(value: Any) -> float:
+    """Take an exponent of weights, in 0 .. 1."""
+    beta = as_real(value, "beta")
+    if not 0.0 <= beta <= 1.0:
+        raise ExponentError(f"beta is {beta}: it must be in 0 .. 1")
+    return beta
+
+
 def as_range(start: Any, stop: Any, capacity: int) -> tuple[int, int]:
     """Take a range with 0 <= start <= stop <= capacity; stop None means capacity."""
     first = as_integer(start, "start")
     last = capacity if stop is None else as_integer(stop, "stop")
     if not 0 <= first <= last <= capacity:
         raise RangeError(
-            f"start is {first} and stop is {last}: 0 <= start <= stop <= {capacity} must hold"
+            f"start is {first} and stop is {last}: a range must satisfy 0 <= start <= stop <= "
+            f"capacity (capacity {capacity})"
         )
     return first, last
 
@@ -229,8 +269,3 @@ def short(value: object) -> str:
     shown = reprlib.Repr()
     shown.maxstring = shown.maxlong = shown.maxother = 80
     return shown.repr(value)
-
-
-def names_of(values: Iterable[str]) -> str:
-    """Join choices for a message: ``'a', 'b'``."""
-    return ", ".join(repr(value) for value in values)

@@ -7,13 +7,11 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Doubles, Indices, as_count, as_doubles, as_real, check_same_shape
-from .errors import ArgumentError, TooFewError
-from .frames import check_runs
-from .intake import Intake, append_packed, append_whole
+from .arguments import Doubles, Indices, as_alpha, as_count, as_doubles, check_same_shape
+from .errors import TooFewError
 from .masses import masses_of, raised
 from .persistence import SavedRing
-from .ring import Records, RowBytes, as_records, take_rows
+from .ring import Records, take_rows
 
 
 class Sample(NamedTuple):
@@ -96,7 +94,7 @@ class PrioritizedReplayBuffer(SavedRing):
 
     Raises
     ------
-    CapacityError, ArgumentTypeError, ExponentError, BackendError, DeviceError
+    CapacityError, ArgumentTypeError, ArgumentError, ExponentError, BackendError, DeviceError
         If an argument is out of its domain.
     OutOfMemoryError
         If the memory limit cannot hold the tree and the transitions: at once, never later.
@@ -114,150 +112,6 @@ class PrioritizedReplayBuffer(SavedRing):
     0
     """
 
-    # ---- adding ----
-
-    def add(self, transitions: ArrayLike, priorities: ArrayLike | None = None) -> Any:
-        """Add transitions, replacing the oldest where the ring is full.
-
-        Parameters
-        ----------
-        transitions : structured array_like, any shape
-            Records of the buffer's dtype, oldest first; tuples are converted.
-        priorities : array_like of real numbers, the shape of `transitions`, or one number, or None
-            Finite, >= 0. None gives each the largest mass held before the call, 1.0 if none is
-            positive.
-
-        Returns
-        -------
-        int, or ndarray of int64 of the shape of `transitions`
-            Their ids. Of a batch longer than the capacity only the last `capacity` transitions are
-            kept; the ids of the others are stale.
-
-        Raises
-        ------
-        ArgumentTypeError
-            If the records are of another dtype.
-        PriorityError, ShapeError
-            If the priorities are not as described; nothing is added.
-        ArgumentError
-            If a batch of frames does not stand by itself, see `libsumtree.frames`; nothing is
-            added.
-        IdsExhaustedError
-            If the 2**40 ids of a buffer were all issued.
-
-        Notes
-        -----
-        O(k + log capacity) and one copy of each record.
-        """
-        rows = as_records(transitions, self._dtype)
-        with self._lock:
-            masses = None
-            if priorities is not None:
-                masses = self.check_priorities(priorities, rows.shape)
-            flat = masses if masses is None or masses.ndim == 0 else masses.ravel()
-            self.append(rows.ravel(), flat)
-            ids = self._ids.latest(rows.size)
-        return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
-
-    def append(
-        self, rows: Records | RowBytes, masses: Doubles | None, elsewhere: float = 0.0
-    ) -> None:
-        """Do as `add` does, with what was checked before; the ids are not given.
-
-        Parameters
-        ----------
-        rows : structured ndarray, shape (n,), or ndarray of uint8, shape (n * dtype.itemsize,)
-            Records with the buffer's fields, or the memory of records of its very dtype.
-        masses : ndarray of float64, shape (n,) or without axes, or None
-            What `check_priorities` returned; None as in `add`.
-        elsewhere : float
-            As in `begin_add`.
-
-        Raises
-        ------
-        ArgumentError, IdsExhaustedError
-            As `add`; nothing is added.
-        """
-        are_bytes = rows.dtype.names is None
-        count = len(rows) // self._dtype.itemsize if are_bytes else len(rows)
-        with self._lock:
-            self._check_no_intake()
-            if append_whole(self, count, rows, masses, elsewhere):
-                return
-            records: Any = rows.view(self._dtype) if are_bytes else rows
-            if self._layout is not None:
-                check_runs(records["age"], records["ahead"], self._layout.stack, whole=True)
-            try:
-                intake = self.begin_add(count, elsewhere)
-                intake.fill(records)
-                intake.publish(masses)
-            finally:
-                if self._intake is not None:
-                    self._intake.abandon()
-
-    def append_packed(self, message: RowBytes, offset: int, count: int) -> bool:
-        """Add a batch as a message holds it, in one step; the ids are not given.
-
-        Parameters
-        ----------
-        message : ndarray of uint8, shape (n,)
-            From `offset` on: `count` priorities, little-endian float64, then as many records of the
-            buffer's very dtype. It need not be aligned.
-        offset, count : int
-
-        Returns
-        -------
-        bool
-            False if this must be done, or refused, by `check_priorities` and `append`: because a
-            priority is bad, for instance. Nothing has changed then.
-        """
-        with self._lock:
-            return self._intake is None and append_packed(self, message, offset, count)
-
-    def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
-        """Retire the slots for `count` new transitions, to be filled by the caller.
-
-        For those who receive transitions straight into the ring. The transitions that they replace
-        are gone from now on, whether the intake is committed or abandoned.
-
-        Parameters
-        ----------
-        count : int
-            >= 0.
-        elsewhere : float
-            The largest mass in other shards of this buffer: counts for the default.
-
-        Returns
-        -------
-        Intake
-
-        Raises
-        ------
-        ArgumentError
-            If count is negative, or another intake is open.
-        IdsExhaustedError
-            If the 2**40 ids of a buffer were all issued.
-        """
-        count = as_count(count, "count")
-        with self._lock:
-            self._check_no_intake()
-            self._ids.check_room(count)
-            self._spare_snapshots(count)
-            intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)
-            self._intake = intake
-            try:
-                intake.retire(self)
-            except BaseException:
-                intake.abandon()
-                raise
-            return intake
-
-    def _check_no_intake(self) -> None:
-        if self._intake is not None:
-            raise ArgumentError("an intake is open: commit or abandon it before the next")
-
-    # ---- reading and drawing ----
-
     def __getitem__(self, ids: ArrayLike) -> Any:
         """Copy the transitions that ids name.
 
@@ -265,8 +119,8 @@ class PrioritizedReplayBuffer(SavedRing):
         ------
         StaleIdError
             If one is no longer held, naming the first.
-        IdError
-            If one was never issued.
+        IdError, ArgumentTypeError
+            If one was never issued, or is no integer.
         """
         with self._lock:
             numbers = self._held_numbers(ids)
@@ -329,8 +183,12 @@ class PrioritizedReplayBuffer(SavedRing):
             If n > 0 and no transition has a positive mass.
         TooFewError
             If fewer than n transitions have one, without replacement.
-        ExponentError, ArgumentError
-            If beta is outside 0 .. 1, or stratified true without replacement.
+        ExponentError
+            If beta is outside 0 .. 1.
+        OutOfMemoryError
+            If the memory cannot hold n transitions.
+        ArgumentError, ArgumentTypeError
+            If n is not a number of draws, or stratified true without replacement.
 
         Notes
         -----
@@ -344,9 +202,9 @@ class PrioritizedReplayBuffer(SavedRing):
             self._withdraw_old()
             exponent = self.beta if beta is None else beta
             if replace:
-                drawn = self._tree.sample(n, exponent, stratified is None or stratified)
+                drawn = self._tree.sample(count, exponent, stratified is None or stratified)
                 return Sample(self._drawn(drawn.indices, transitions), *drawn, transitions)
-            distinct = self._tree.sample(n, exponent, stratified, replace=False)
+            distinct = self._tree.sample(count, exponent, stratified, replace=False)
             ids = self._drawn(distinct.indices, transitions)
             return DistinctSample(ids, *distinct[:3], transitions, distinct.expansions)
 
@@ -421,10 +279,12 @@ class PrioritizedReplayBuffer(SavedRing):
         with self._lock:
             held = self._ids.numbers_of_held(ids, self._oldest) if self._is_plain else None
             if held is not None:
-                self._tree.update(held % self._capacity, self._masses_for(priorities, held))
+                self._tree.update(
+                    held % self._capacity, self.check_priorities(priorities, held.shape, "ids")
+                )
                 return 0
             numbers, live = self._ids.resolve(ids, self._oldest)
-            masses = self._masses_for(priorities, numbers)
+            masses = self.check_priorities(priorities, numbers.shape, "ids")
             self._check_not_bare(numbers, live)
             slots = numbers % self.capacity
             stale = int(live.size - np.count_nonzero(live))
@@ -433,11 +293,6 @@ class PrioritizedReplayBuffer(SavedRing):
                 slots, masses = slots[live], masses[live] if masses.ndim else masses
             self._tree.update(slots, masses)
             return stale
-
-    def _masses_for(self, priorities: ArrayLike, numbers: Indices) -> Doubles:
-        values = as_doubles(priorities, "priorities")
-        check_same_shape(numbers.shape, values.shape, ("ids", "priorities"))
-        return masses_of(values, self._alpha)
 
     def set_alpha(self, alpha: float, priorities: ArrayLike | None = None) -> None:
         """Set the exponent of priorities, and give all transitions held the masses that it makes.
@@ -467,7 +322,7 @@ class PrioritizedReplayBuffer(SavedRing):
         O(capacity). Masses that have become 0, as that of priority 1e-200 does with alpha 2, stay 0
         unless priorities are given. So do those of withdrawn transitions, even then.
         """
-        exponent = as_real(alpha, "alpha")
+        exponent = as_alpha(alpha)
         with self._lock:
             self._check_no_intake()
             before = self._held_masses()

@@ -77,7 +77,7 @@ class Ids:
         """Refuse to issue more ids than there are numbers."""
         if self.next_number + count > MAX_NUMBER:
             raise IdsExhaustedError(
-                f"{count} ids were asked for where {MAX_NUMBER - self.next_number} of 2**40 are "
+                f"{count} ids were asked for where {MAX_NUMBER - self.next_number} of 2^40 are "
                 "left: add these transitions to a new buffer"
             )
 
@@ -161,7 +161,7 @@ def _as_ids(ids: ArrayLike) -> Indices:
     try:
         return as_indices(ids, 1 << 63, "ids")
     except IndexOutOfRangeError as error:
-        raise IdError(f"{str(error).split(':')[0]}: no such id was ever issued") from None
+        raise IdError(f"{str(error).split(':')[0]}: this buffer never issued such an id") from None
 
 
 def _refuse(ids: Indices, position: int) -> NoReturn:

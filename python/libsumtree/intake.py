@@ -1,22 +1,169 @@
-"""Slots of a ring that take new transitions."""
+"""New transitions, and the slots of a ring that take them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _core
-from .arguments import Doubles, Indices
+from .arguments import Doubles, Indices, as_count
 from .errors import ArgumentError, ShapeError
 from .failures import raise_failure
 from .frames import check_runs
 from .ids import MAX_NUMBER
-from .ring import Records, Ring, RowBytes, ring_slices
+from .ring import Records, Ring, RowBytes, as_records, ring_slices
 
 _EMPTY = np.array(0.0)
+
+
+class FilledRing(Ring):
+    """A `Ring` that takes new transitions."""
+
+    _intake: Intake | None = None
+
+    def add(self, transitions: ArrayLike, priorities: ArrayLike | None = None) -> Any:
+        """Add transitions, replacing the oldest where the ring is full.
+
+        Parameters
+        ----------
+        transitions : structured array_like, any shape
+            Records of the buffer's dtype, oldest first; tuples are converted.
+        priorities : array_like of real numbers, the shape of `transitions`, or one number, or None
+            Finite, >= 0. None gives each the largest mass held before the call, 1.0 if none is
+            positive.
+
+        Returns
+        -------
+        int, or ndarray of int64 of the shape of `transitions`
+            Their ids. Of a batch longer than the capacity only the last `capacity` transitions are
+            kept; the ids of the others are stale.
+
+        Raises
+        ------
+        ArgumentTypeError
+            If the records are of another dtype.
+        PriorityError, ShapeError
+            If the priorities are not as described; nothing is added.
+        ArgumentError
+            If an intake is open, or a batch of frames does not stand by itself, see
+            `libsumtree.frames`; nothing is added.
+        IdsExhaustedError
+            If the 2**40 ids of a buffer were all issued.
+
+        Notes
+        -----
+        O(k + log capacity) and one copy of each record.
+        """
+        rows = as_records(transitions, self._dtype)
+        with self._lock:
+            masses = None
+            if priorities is not None:
+                masses = self.check_priorities(priorities, rows.shape)
+            flat = masses if masses is None or masses.ndim == 0 else masses.ravel()
+            self.append(rows.ravel(), flat)
+            ids = self._ids.latest(rows.size)
+        return int(ids[0]) if rows.ndim == 0 else ids.reshape(rows.shape)
+
+    def append(
+        self, rows: Records | RowBytes, masses: Doubles | None, elsewhere: float = 0.0
+    ) -> None:
+        """Do as `add` does, with what was checked before; the ids are not given.
+
+        Parameters
+        ----------
+        rows : structured ndarray, shape (n,), or ndarray of uint8, shape (n * dtype.itemsize,)
+            Records with the buffer's fields, or the memory of records of its very dtype.
+        masses : ndarray of float64, shape (n,) or without axes, or None
+            What `check_priorities` returned; None as in `add`.
+        elsewhere : float
+            As in `begin_add`.
+
+        Raises
+        ------
+        ArgumentError, IdsExhaustedError
+            As `add`; nothing is added.
+        """
+        are_bytes = rows.dtype.names is None
+        count = len(rows) // self._dtype.itemsize if are_bytes else len(rows)
+        with self._lock:
+            self._check_no_intake()
+            if append_whole(self, count, rows, masses, elsewhere):
+                return
+            records: Any = rows.view(self._dtype) if are_bytes else rows
+            if self._layout is not None:
+                check_runs(records["age"], records["ahead"], self._layout.stack, whole=True)
+            try:
+                intake = self.begin_add(count, elsewhere)
+                intake.fill(records)
+                intake.publish(masses)
+            finally:
+                if self._intake is not None:
+                    self._intake.abandon()
+
+    def append_packed(self, message: RowBytes, offset: int, count: int) -> bool:
+        """Add a batch as a message holds it, in one step; the ids are not given.
+
+        Parameters
+        ----------
+        message : ndarray of uint8, shape (n,)
+            From `offset` on: `count` priorities, little-endian float64, then as many records of the
+            buffer's very dtype. It need not be aligned.
+        offset, count : int
+
+        Returns
+        -------
+        bool
+            False if this must be done, or refused, by `check_priorities` and `append`: because a
+            priority is bad, for instance. Nothing has changed then.
+        """
+        with self._lock:
+            return self._intake is None and append_packed(self, message, offset, count)
+
+    def begin_add(self, count: int, elsewhere: float = 0.0) -> Intake:
+        """Retire the slots for `count` new transitions, to be filled by the caller.
+
+        For those who receive transitions straight into the ring. The transitions that they replace
+        are gone from now on, whether the intake is committed or abandoned.
+
+        Parameters
+        ----------
+        count : int
+            >= 0.
+        elsewhere : float
+            The largest mass in other shards of this buffer: counts for the default.
+
+        Returns
+        -------
+        Intake
+
+        Raises
+        ------
+        ArgumentError, ArgumentTypeError
+            If count is negative or no integer, or another intake is open.
+        IdsExhaustedError
+            If the 2**40 ids of a buffer were all issued.
+        """
+        count = as_count(count, "count")
+        with self._lock:
+            self._check_no_intake()
+            self._ids.check_room(count)
+            self._spare_snapshots(count)
+            intake = Intake(self, count, max(self._tree.max, elsewhere) or 1.0)
+            self._intake = intake
+            try:
+                intake.retire(self)
+            except BaseException:
+                intake.abandon()
+                raise
+            return intake
+
+    def _check_no_intake(self) -> None:
+        if self._intake is not None:
+            raise ArgumentError("an intake is open: commit or abandon it before the next")
 
 
 class Intake:
@@ -34,9 +181,9 @@ class Intake:
         many as it has room for, oldest first. Borrowed until `commit` or `abandon`.
     """
 
-    def __init__(self, buffer: Ring, count: int, mass: float) -> None:
+    def __init__(self, buffer: FilledRing, count: int, mass: float) -> None:
         self.count = count
-        self._buffer: Ring | None = buffer
+        self._buffer: FilledRing | None = buffer
         self._mass = mass
         self._kept = min(count, buffer.capacity)
         stop, places = buffer.inserted + count, len(buffer._storage)
@@ -46,7 +193,7 @@ class Intake:
         slices = ring_slices(stop - self._placed, self._placed, places)
         self.segments = [buffer._storage[slots] for slots in slices]
 
-    def retire(self, buffer: Ring) -> None:
+    def retire(self, buffer: FilledRing) -> None:
         """Empty the slots: their transitions are gone, their masses 0. Twice is no harm."""
         buffer._floor = max(buffer._floor, min(self._first_kept, buffer.inserted))
         for slots in self._slots:
@@ -124,13 +271,13 @@ class Intake:
             for segment in segments:
                 segment.view(np.uint8)[...] = 0
 
-    def _open_buffer(self) -> Ring:
+    def _open_buffer(self) -> FilledRing:
         if self._buffer is None:
             raise ArgumentError("this intake was committed or abandoned before: begin a new one")
         return self._buffer
 
     @contextmanager
-    def _closing(self) -> Iterator[Ring]:
+    def _closing(self) -> Iterator[FilledRing]:
         """Close the intake, and hold the buffer's lock for the last thing that it does."""
         with self._open_buffer()._lock:
             buffer = self._open_buffer()

@@ -13,26 +13,22 @@ from . import _core
 from . import device_arrays as on_device
 from .arguments import (
     Doubles,
+    as_capacity,
+    as_choice,
     as_doubles,
     as_indices,
-    as_integer,
     as_steps,
     check_same_shape,
     is_scalar,
-    names_of,
 )
 from .backends import AUTO, open_backend, resolve
 from .devices import choose_device
 from .errors import (
-    ArgumentError,
-    CapacityError,
     CorruptTreeError,
     DeviceArrayError,
     OutOfMemoryError,
 )
 from .failures import raise_failure
-
-MAX_CAPACITY: int = _core.MAX_CAPACITY
 
 Plane: TypeAlias = Literal["sum", "min", "max"]
 
@@ -66,7 +62,7 @@ class Tree(_core.Tree):
     _KIND: ClassVar[int]
 
     def __init__(self, capacity: int, *, backend: str = AUTO, device: int | None = None) -> None:
-        self._capacity = _checked_capacity(capacity)
+        self._capacity = as_capacity(capacity)
         self._requested = backend, device
         self._name = resolve(backend, self._capacity)
         library = open_backend(self._name)
@@ -174,9 +170,25 @@ class Tree(_core.Tree):
 
     @fast("get")
     def __getitem__(self, indices: ArrayLike | slice) -> Any:
-        """Read leaves: a float for one index, else float64 of the shape of `indices`. O(k).
+        """Read leaves. O(k).
 
-        Indices on the tree's device give masses there, in an array of the same library.
+        Parameters
+        ----------
+        indices : array_like of integers, any shape, or slice
+            As for `update`.
+
+        Returns
+        -------
+        float, or array of float64 of the shape of `indices`, of their library and on their device
+
+        Raises
+        ------
+        IndexOutOfRangeError
+            Naming the first bad position and its value.
+        ArgumentTypeError, DeviceArrayError
+            As for `update`.
+        ArgumentError
+            If the step of a slice is 0.
         """
         if isinstance(indices, slice):
             return self._get_slice(indices)
@@ -192,7 +204,7 @@ class Tree(_core.Tree):
 
     @fast("update")
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
-        """Do as `update` does; a slice of step 1 takes O(k + log n)."""
+        """Do as `update` does, with the same errors; a slice of step 1 takes O(k + log n)."""
         if isinstance(indices, slice):
             if self._takes_device_arrays(masses=masses):
                 raise DeviceArrayError(
@@ -240,13 +252,12 @@ class Tree(_core.Tree):
         ArgumentError
             If there is no such plane at all.
         """
-        if not isinstance(plane, str) or plane not in _PLANES:
-            raise ArgumentError(f"plane is {plane!r}: it must be one of {names_of(_PLANES)}")
+        number = _PLANES[as_choice(plane, _PLANES, "plane")]
         nodes = np.empty(2 * self.padded_capacity, dtype=np.float64)
         try:
-            self._nodes(_PLANES[plane], nodes)
+            self._nodes(number, nodes)
         except _core.Failure as failure:
-            raise_failure(failure)
+            raise_failure(failure, f": a {type(self).__name__} has no plane {plane!r}")
         return nodes
 
     def __getstate__(self) -> dict[str, Any]:
@@ -311,12 +322,12 @@ class Tree(_core.Tree):
     def _set_slice(self, leaves: slice, values: ArrayLike) -> None:
         start, stop, step = as_steps(leaves, self._capacity)
         masses = as_doubles(values, "masses")
-        if step != 1:
-            self.update(np.arange(start, stop, step), masses)
-            return
-        count = max(stop - start, 0)
+        count = len(range(start, stop, step))
         check_same_shape((count,), masses.shape, ("the slice", "masses"))
-        self._set_range(start, count, masses)
+        if step == 1:
+            self._set_range(start, count, masses)
+        else:
+            self.update(np.arange(start, stop, step), masses)
 
     def _set_range(self, start: int, count: int, masses: Doubles) -> None:
         """Set `count` leaves from `start` on; `masses` has shape (count,) or ()."""
@@ -331,10 +342,3 @@ class Tree(_core.Tree):
     def _note(self, name: str) -> str:
         """Say what a status with this name is about."""
         return f" (capacity {self._capacity})" if name == "INDEX" else ""
-
-
-def _checked_capacity(capacity: Any) -> int:
-    value = as_integer(capacity, "capacity")
-    if not 1 <= value <= MAX_CAPACITY:
-        raise CapacityError(f"capacity is {value}: it must be in 1 .. {MAX_CAPACITY} (2**40)")
-    return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import _core
-from .arguments import Doubles
+from .arguments import Doubles, as_alpha
 from .backends import open_backend
 from .errors import ArgumentError, PriorityError
 from .failures import raise_failure
@@ -38,6 +38,7 @@ def masses_of(priorities: Doubles, alpha: float) -> Doubles:
     try:
         open_backend("cpu").masses(priorities, alpha, masses)
     except _core.Failure as failure:
+        as_alpha(alpha)
         raise_failure(failure, f" (alpha is {alpha})", priorities=priorities)
     return masses
 
@@ -61,18 +62,15 @@ def raised(masses: Doubles, old: float, alpha: float) -> Doubles:
     ----------
     masses : ndarray of float64, shape (n,)
     old, alpha : float
-        `old` is finite and >= 0.
+        Finite, >= 0.
 
     Raises
     ------
-    ExponentError
-        If alpha is negative or not finite.
     ArgumentError
         If `old` is 0, another exponent is asked for, and a mass is positive.
     PriorityError
         If what comes out is above 2**960, naming the first.
     """
-    masses_of(np.empty(0), alpha)
     if alpha == old:
         return masses
     if old == 0.0:

@@ -62,8 +62,7 @@ def words_of(state: Mapping[str, Any]) -> Words:
     try:
         if state["bit_generator"] != "Philox":
             raise ValueError(f"bit_generator is {short(state['bit_generator'])}")
-        key = [to_index(word) for word in state["state"]["key"]]
-        counter = [to_index(word) for word in state["state"]["counter"]]
+        key, counter = (_integers(state["state"][name]) for name in ("key", "counter"))
         position = to_index(state["buffer_pos"])
         if len(key) != 2 or len(counter) != _COUNTER_WORDS or not 0 <= position <= _COUNTER_WORDS:
             raise ValueError("key, counter or buffer_pos is out of range")
@@ -74,6 +73,13 @@ def words_of(state: Mapping[str, Any]) -> Words:
             f"rng_state is not the state of a numpy.random.Philox: {type(error).__name__}: {error}"
         ) from None
     return key, counter, position
+
+
+def _integers(words: Any) -> list[int]:
+    """Take the words of a list or array; the elements of an array of texts need not be any."""
+    if isinstance(words, np.ndarray) and words.dtype.kind not in "iuO":
+        raise TypeError(f"an array of {words.dtype}")
+    return [to_index(word) for word in words]
 
 
 def state_of(words: Words) -> dict[str, Any]:

@@ -19,31 +19,32 @@ from numpy.typing import ArrayLike
 from . import philox
 from .arguments import (
     Doubles,
+    as_beta,
+    as_capacity,
+    as_choice,
     as_count,
     as_doubles,
     as_indices,
-    as_integer,
     as_range,
-    as_real,
     as_steps,
     check_same_shape,
     is_scalar,
+    out_of_range,
     place,
 )
 from .errors import (
     ArgumentError,
-    CapacityError,
     CorruptTreeError,
     EmptyTreeError,
-    ExponentError,
-    IndexOutOfRangeError,
     KindError,
     MassError,
     NotANumberError,
     TargetError,
     TooFewError,
 )
-from .tree import MAX_CAPACITY, MAX_MASS, DistinctTreeSample, Plane, Side, TreeSample
+from .tree import MAX_MASS, DistinctTreeSample, Plane, Side, TreeSample
+
+_EMPTY = "the tree holds no positive mass: nothing was added yet, or every mass is 0"
 
 Combine = Callable[[float, float], float]
 
@@ -107,9 +108,7 @@ class _Tree:
     _LEAF_PLANE: ClassVar[Plane] = "sum"
 
     def __init__(self, capacity: int) -> None:
-        self.capacity = as_integer(capacity, "capacity")
-        if not 1 <= self.capacity <= MAX_CAPACITY:
-            raise CapacityError(f"capacity is {self.capacity}: it must be in 1 .. {MAX_CAPACITY}")
+        self.capacity = as_capacity(capacity)
         self.padded_capacity = 1
         while self.padded_capacity < self.capacity:
             self.padded_capacity *= 2
@@ -146,6 +145,8 @@ class _Tree:
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
         if isinstance(indices, slice):
             indices = np.arange(*as_steps(indices, self.capacity))
+            masses = as_doubles(masses, "masses")
+            check_same_shape(indices.shape, masses.shape, ("the slice", "masses"))
         self.update(indices, masses)
 
     def validate(self) -> None:
@@ -159,19 +160,18 @@ class _Tree:
 
     def nodes(self, plane: Plane) -> Doubles:
         """Do as `libsumtree.SumTree.nodes` does."""
-        if plane not in ("sum", "min", "max"):
-            raise ArgumentError(f"plane is {plane!r}: it must be one of 'sum', 'min', 'max'")
+        as_choice(plane, ("sum", "min", "max"), "plane")
         if plane not in self._planes:
-            raise KindError(f"{type(self).__name__} has no plane {plane!r}")
+            raise KindError(
+                f"this kind of tree has no such operation: a {type(self).__name__} has no plane "
+                f"{plane!r}"
+            )
         return self._planes[plane].as_array()
 
     def _check_indices(self, indices: np.ndarray[Any, np.dtype[np.int64]]) -> None:
         for position, index in enumerate(indices.ravel().tolist()):
             if not 0 <= index < self.capacity:
-                where = place("indices", position, indices.shape)
-                raise IndexOutOfRangeError(
-                    f"{where} is {index}: an index must be in 0 .. {self.capacity - 1}"
-                )
+                raise out_of_range(place("indices", position, indices.shape), index, self.capacity)
 
     def _check_leaf(self, where: str, mass: float) -> None:
         if not 0.0 <= mass <= MAX_MASS:
@@ -193,15 +193,16 @@ class _Summed(_Tree):
 
     def find(self, targets: ArrayLike, side: Side = "right") -> Any:
         """Do as `libsumtree.SumTree.find` does."""
-        if side not in ("right", "left"):
-            raise ArgumentError(f"side is {side!r}: it must be 'right' or 'left'")
+        as_choice(side, ("right", "left"), "side")
         wanted = as_doubles(targets, "targets")
         if wanted.size and self.total == 0.0:
-            raise EmptyTreeError("the tree holds no positive mass")
+            raise EmptyTreeError(_EMPTY)
         for position, target in enumerate(wanted.ravel().tolist()):
             if not 0.0 <= target <= self.total:
                 where = place("targets", position, wanted.shape)
-                raise TargetError(f"{where} is {target}: it must be in 0 .. {self.total}")
+                raise TargetError(
+                    f"{where} is {target}: a target must be a number in 0 .. total ({self.total})"
+                )
         indices = [self._descend(target, side) for target in wanted.ravel().tolist()]
         return indices[0] if is_scalar(targets) else np.array(indices, int).reshape(wanted.shape)
 
@@ -281,16 +282,17 @@ class PriorityTree(_Summed):
         replace: bool = True,
     ) -> Any:
         """Do as `libsumtree.PriorityTree.sample` does."""
-        count = as_count(n, "n")
-        exponent = as_real(beta, "beta")
+        count, exponent = as_count(n, "n"), as_beta(beta)
         if not replace and stratified:
-            raise ArgumentError("stratified is true and replace false")
+            raise ArgumentError(
+                "stratified is true and replace false: strata are of draws with replacement"
+            )
         if not replace and count > self.capacity:
-            raise TooFewError(f"there are {self.capacity} leaves")
-        if not 0.0 <= exponent <= 1.0:
-            raise ExponentError(f"beta is {exponent}: it must be in 0 .. 1")
+            raise TooFewError(
+                f"n is {count}, without replacement: there are {self.capacity} leaves"
+            )
         if count and self.total == 0.0:
-            raise EmptyTreeError("the tree holds no positive mass")
+            raise EmptyTreeError(_EMPTY)
         if not replace:
             return self._sample_distinct(count, exponent)
         targets = self._targets(count, stratified is None or stratified)
@@ -302,7 +304,9 @@ class PriorityTree(_Summed):
     def _sample_distinct(self, count: int, beta: float) -> DistinctTreeSample:
         positive = sum(mass > 0.0 for mass in self[:].tolist())
         if positive < count:
-            raise TooFewError(f"n is {count}, without replacement: {positive} leaves have a mass")
+            raise TooFewError(
+                f"n is {count}, without replacement: {positive} leaves have a positive mass"
+            )
         drawn: dict[int, float] = {}
         smallest, wanted = self.min, count
         while len(drawn) < count:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import philox
-from .annealing import BetaSchedule, checked_beta
-from .arguments import Doubles, Indices, as_doubles, as_real, check_same_shape, place
+from .annealing import BetaSchedule
+from .arguments import Doubles, Indices, as_alpha, as_beta, as_doubles, check_same_shape, place
 from .backends import AUTO, open_backend
 from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
@@ -21,9 +21,6 @@ from .records import check_record_dtype
 from .snapshot import Snapshot
 from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
-
-if TYPE_CHECKING:
-    from .intake import Intake
 
 Records = NDArray[np.void]
 RowBytes = NDArray[np.uint8]
@@ -49,9 +46,8 @@ class Ring:
         times = as_limit(max_times_sampled, "max_times_sampled")
         age = as_limit(max_age, "max_age")
         self._dtype = check_record_dtype(dtype)
-        self._alpha = as_real(alpha, "alpha")
-        masses_of(np.empty(0), self._alpha)
-        self._beta = beta if isinstance(beta, BetaSchedule) else checked_beta(beta)
+        self._alpha = as_alpha(alpha)
+        self._beta = beta if isinstance(beta, BetaSchedule) else as_beta(beta)
         self._layout = layout_of(self._dtype)
         self._context = 0 if self._layout is None else self._layout.context
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
@@ -70,7 +66,6 @@ class Ring:
         self._ids = Ids()
         self._floor = 0
         self._sampled = 0
-        self._intake: Intake | None = None
         self._snapshots: list[Snapshot] = []
         self._lock = threading.RLock()
         hold_across_forks(self._lock)
@@ -170,7 +165,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -196,7 +191,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -204,7 +199,9 @@ class Ring:
             times = self._withdrawal.times(numbers, self.inserted)
         return times if numbers.ndim else int(times)
 
-    def check_priorities(self, priorities: ArrayLike, shape: tuple[int, ...]) -> Doubles:
+    def check_priorities(
+        self, priorities: ArrayLike, shape: tuple[int, ...], of: str = "the transitions"
+    ) -> Doubles:
         """Turn priorities into masses, or say what is wrong with them.
 
         Parameters
@@ -212,7 +209,9 @@ class Ring:
         priorities : array_like of real numbers, of shape `shape`, or one number
             Finite, >= 0, and priority ** alpha <= 2**960.
         shape : tuple of int
-            Of the transitions.
+            Of what they are the priorities of.
+        of : str
+            What that is, for the message of an error.
 
         Returns
         -------
@@ -225,7 +224,7 @@ class Ring:
             Naming the first bad position and its value.
         """
         values = as_doubles(priorities, "priorities")
-        check_same_shape(shape, values.shape, ("the transitions", "priorities"))
+        check_same_shape(shape, values.shape, (of, "priorities"))
         return masses_of(values, self._alpha)
 
     def __repr__(self) -> str:

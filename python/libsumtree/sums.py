@@ -1,8 +1,4 @@
-"""Trees of sums and of minima over the leaves of a complete binary tree.
-
-A node is always recomputed from its two children, in IEEE double, left before right. The whole tree
-is thus a function of its leaves alone, and every backend gives the bits of `libsumtree.reference`.
-"""
+"""Trees of sums and of minima, and what a tree of sums finds."""
 
 from __future__ import annotations
 
@@ -14,12 +10,11 @@ from numpy.typing import ArrayLike
 from . import _core
 from . import device_arrays as on_device
 from .arguments import (
+    as_choice,
     as_doubles,
     as_range,
     is_scalar,
-    names_of,
 )
-from .errors import ArgumentError
 from .leaves import MIN, SUM, Tree, fast
 
 __all__ = [
@@ -31,7 +26,6 @@ __all__ = [
 
 Side: TypeAlias = Literal["right", "left"]
 
-_EMPTY_NOTE = ": nothing was added yet, or every mass is 0"
 _SIDES: dict[str, int] = {"right": 0, "left": 1}
 
 
@@ -56,8 +50,8 @@ class SummedTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
 
         Notes
         -----
@@ -94,34 +88,33 @@ class SummedTree(Tree):
             If a target is negative, NaN or above the total, naming the first.
         ArgumentTypeError, DeviceArrayError
             If the dtype does not fit, or a device array is on another device or not contiguous.
+        ArgumentError
+            If there is no such side.
 
         Notes
         -----
         O(k log n).
         """
-        if not isinstance(side, str) or side not in _SIDES:
-            raise ArgumentError(f"side is {side!r}: it must be one of {names_of(_SIDES)}")
+        number = _SIDES[as_choice(side, _SIDES, "side")]
         if self._takes_device_arrays(targets=targets):
-            return self._find_on_device(targets, side)
+            return self._find_on_device(targets, number)
         array = as_doubles(targets, "targets")
         indices = np.empty(array.shape, dtype=np.int64)
         try:
-            self._find(array, _SIDES[side], indices)
+            self._find(array, number, indices)
         except _core.Failure as failure:
             self._raise(failure, targets=array)
         return int(indices) if is_scalar(targets) else indices
 
-    def _find_on_device(self, targets: Any, side: Side) -> Any:
+    def _find_on_device(self, targets: Any, side: int) -> Any:
         try:
             view = self._view(targets, "targets", "float64")
-            indices = self._device_find(view, _SIDES[side])
+            indices = self._device_find(view, side)
         except _core.Failure as failure:
             self._raise(failure, targets=targets)
         return on_device.hand_to(on_device.library_of(targets), indices)
 
     def _note(self, name: str) -> str:
-        if name == "EMPTY":
-            return _EMPTY_NOTE
         return f" ({self.total})" if name == "TARGET" else super()._note(name)
 
 
@@ -187,7 +180,7 @@ class MinTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
         """
         return self._min(*as_range(start, stop, self._capacity))

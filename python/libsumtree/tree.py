@@ -17,11 +17,11 @@ from numpy.typing import ArrayLike
 
 from . import _core, philox
 from . import device_arrays as on_device
-from .arguments import Doubles, Indices, as_count, as_real
+from .arguments import MAX_CAPACITY, Doubles, Indices, as_beta, as_count
 from .backends import AUTO
 from .errors import ArgumentError, OutOfMemoryError, ShapeError, TooFewError
 from .failures import raise_failure
-from .leaves import MAX_CAPACITY, PRIORITY, Plane, Tree, fast
+from .leaves import PRIORITY, Plane, Tree, fast
 from .masses import MAX_MASS, masses_of
 from .sums import MinTree, Side, SummedTree, SumTree
 
@@ -95,6 +95,11 @@ class PriorityTree(SummedTree):
     backend : {"auto", "cpu", "multicore", "gpu"}
     device : int, optional
         As for `SumTree`, with the same errors.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If the seed is not one.
     """
 
     _KIND = PRIORITY
@@ -128,7 +133,10 @@ class PriorityTree(SummedTree):
 
     @property
     def rng_state(self) -> dict[str, Any]:
-        """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same."""
+        """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same.
+
+        Setting it to anything else than the state of a Philox is an `ArgumentError`.
+        """
         return philox.state_of(self._rng)
 
     @rng_state.setter
@@ -215,8 +223,10 @@ class PriorityTree(SummedTree):
             If fewer than n leaves have a positive mass, without replacement.
         ExponentError
             If beta is outside 0 .. 1.
+        OutOfMemoryError
+            If the memory cannot hold n draws.
         DeviceArrayError, ArgumentTypeError, ShapeError, ArgumentError
-            If `out` or `xp` is not as described, or an argument does not go with `replace`.
+            If n, `out` or `xp` is not as described, or an argument does not go with `replace`.
 
         Notes
         -----
@@ -232,8 +242,7 @@ class PriorityTree(SummedTree):
         if not replace:
             return self._sample_distinct_of(n, beta, stratified, (out, xp))
         stratified = True if stratified is None else bool(stratified)
-        count = as_count(n, "n")
-        exponent = as_real(beta, "beta")
+        count, exponent = as_count(n, "n"), as_beta(beta)
         try:
             drawn, fill = self._room_for(count, out, xp)
             fill(exponent, stratified, *drawn)
@@ -241,8 +250,7 @@ class PriorityTree(SummedTree):
             name = failure.args[0]
             if name == "MEMORY":
                 raise _too_many(count) from None
-            note = f" (beta is {exponent})" if name == "EXPONENT" else self._note(name)
-            raise_failure(failure, note)
+            raise_failure(failure)
         if out is not None:
             return out
         if xp is None:
@@ -252,7 +260,7 @@ class PriorityTree(SummedTree):
     def _sample_distinct_of(
         self, n: int, beta: float, stratified: bool | None, others: tuple[Any, Any]
     ) -> DistinctTreeSample:
-        count, exponent = as_count(n, "n"), as_real(beta, "beta")
+        count, exponent = as_count(n, "n"), as_beta(beta)
         if stratified:
             raise ArgumentError(
                 "stratified is true and replace false: strata are of draws with replacement"
@@ -277,7 +285,7 @@ class PriorityTree(SummedTree):
                 raise _too_many(count) from None
             if name == "EMPTY" and found > 0:
                 raise _too_few(count, f"{found} leaves have a positive mass") from None
-            raise_failure(failure, f" (beta is {exponent})" if name == "EXPONENT" else "")
+            raise_failure(failure)
         return drawn
 
     def probabilities(self, indices: ArrayLike) -> Any:

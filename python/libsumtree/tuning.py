@@ -14,18 +14,16 @@ import hashlib
 import json
 import math
 import os
-import secrets
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from . import machine
 from .errors import TuningError
-from .files import write_atomically
+from .files import make_writable, write_atomically
 
 FORMAT = 1
 
@@ -141,7 +139,9 @@ def read(kind: Kind) -> Tuning | None:
         raise TuningError(f"{path} is not a tuning file, or is damaged") from None
     if tuning.kind != kind:
         raise TuningError(f"the tuning file {path} was measured on another kind of machine")
-    if tuning.version != version("libsumtree"):
+    from . import __version__
+
+    if tuning.version != __version__:
         raise TuningError(f"the tuning file {path} is of libsumtree {tuning.version}")
     return tuning
 
@@ -155,11 +155,8 @@ def prepare() -> None:
         If it cannot be made or written.
     """
     where = folder()
-    probe = where / f".probe.{secrets.token_hex(4)}"
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        make_writable(where)
     except OSError as error:
         raise _unwritable(where, error) from None
 

@@ -126,7 +126,9 @@ def states(choose: Choices) -> None:
         if not 10**5 < capacity <= 2**40:
             outcome(lambda kind=kind: kind(capacity, backend="cpu"))
         outcome(lambda kind=kind: kind(made(), backend="cpu"))
-    outcome(lambda: tree.sample(choose.integer() if choose.flip() else made(), 0.4))
+    count = choose.integer() if choose.flip() else made()
+    if not isinstance(count, int) or not 10**5 < count <= 2**40:
+        outcome(lambda: tree.sample(count, 0.4))
     tree.validate()
 
 

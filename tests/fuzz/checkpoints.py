@@ -120,7 +120,8 @@ def _edit_bytes(choose: Choices, content: bytes) -> bytes:
 def _value(choose: Choices) -> Any:
     what = choose.below(6)
     if what == 0:
-        return choose.integer() % 2**64
+        number = choose.integer() % 2**64
+        return number % 2**20 if number < 2**38 else number  # a capacity that takes time to fill
     if what == 1:
         return -(choose.integer() % 2**63)
     if what == 2:

@@ -11,8 +11,9 @@ import atexit
 import contextlib
 import io
 import os
+import sys
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -160,12 +161,20 @@ def run(words: list[str]) -> None:
             assert end.code == 0, (words, end.code)
             return
     said = err.getvalue()
-    assert status in TABLE, (words, status)
-    assert status != FAULT, (words, said)
+    check = partial(_check, words, said)
+    check(status in TABLE, f"status {status}")
+    check(status != FAULT, said)
     if status == REFUSED and "--debug" not in words:
-        assert said.startswith("libsumtree: error: "), (words, said)
-        assert said.count("\n") == 1, (words, said)
-        assert len(said) > len("libsumtree: error: \n"), words
+        check(said.startswith("libsumtree: error: "), "does not begin as an error")
+        check(said.count("\n") == 1, "is not one line")
+        check(len(said) > len("libsumtree: error: \n"), "says nothing")
+
+
+def _check(words: list[str], said: str, good: bool, text: str) -> None:
+    """Raise `text`, which is the same for other words; these are printed."""
+    if not good:
+        print(f"{words!a} said {said!a}", file=sys.__stderr__, flush=True)
+        raise AssertionError(text)
 
 
 def seeds() -> list[bytes]:

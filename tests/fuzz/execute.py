@@ -29,7 +29,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 HANG_SECONDS = 10.0
-MEMORY_BYTES = 6 << 30
+MEMORY_BYTES = 3 << 30  # less than what run.py has libFuzzer end a process for
 LONGEST = 1 << 14
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",

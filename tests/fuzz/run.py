@@ -4,9 +4,10 @@
 
 TARGET is a module beside this one with ``one`` and ``seeds`` (see execute.py), ``tree`` for tree.c,
 or ``all``. Each runs for N seconds in J processes, which share a corpus: with Atheris where it can
-be imported (``pip install -r tests/fuzz/requirements.txt``), by blind mutations otherwise. An input
-that fails is made smaller and kept under tests/data/fuzz/TARGET; tests/python/test_fuzz.py tries
-it ever after. Prints what each did; ends with status 1 if anything failed.
+be imported (``pip install -r tests/fuzz/requirements.txt``), by blind mutations otherwise. Of the
+inputs that fail in the same way, the smallest is made smaller and kept under
+tests/data/fuzz/TARGET; tests/python/test_fuzz.py tries it ever after. Prints what each did; ends
+with status 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -111,19 +112,41 @@ class Run:
             f"{cpu:.0f} s of processors",
             flush=True,
         )
+        groups: dict[str, list[int]] = {}
         for job, status in enumerate(statuses):
             if status != 0:
-                self.report(job, status)
+                said = (self.folder / f"log-{job}").read_text(errors="replace")
+                groups.setdefault(summary(said), []).append(job)
+        for name, jobs in groups.items():
+            self.report(name, jobs)
         return not any(statuses)
 
-    def report(self, job: int, status: int) -> None:
-        log = (self.folder / f"log-{job}").read_text(errors="replace").splitlines()
+    def report(self, name: str, jobs: list[int]) -> None:
+        """Show how the first of the processes that failed in one way did; keep one input."""
+        log = (self.folder / f"log-{jobs[0]}").read_text(errors="replace").splitlines()
         told = [line for line in log if not line.startswith(("INFO", "#"))]
-        print(f"{self.target}: process {job} ended with {status}", *told[-40:], sep="\n  ")
-        failed = [path.read_bytes() for path in self.folder.glob(f"failed-{job}-*")]
-        failed += [noted(path) for path in self.folder.glob(f"noted-{job}")]
-        for data in failed:
-            print(f"{self.target}: kept {keep(self, data)}", flush=True)
+        print(f"{self.target}: {len(jobs)} processes failed: {name}", *told[-40:], sep="\n  ")
+        failed = [data for job in jobs for data in self.failed(job)]
+        if failed:
+            print(f"{self.target}: kept {keep(self, min(failed, key=len))}", flush=True)
+
+    def failed(self, job: int) -> list[bytes]:
+        """Return the inputs on which a process ended."""
+        found = [path.read_bytes() for path in self.folder.glob(f"failed-{job}-*")]
+        return found + [noted(path) for path in self.folder.glob(f"noted-{job}")]
+
+
+def summary(said: str) -> str:
+    """Return how something failed: the last line of its exception, and the line that it is from.
+
+    Numbers, and what stands between quotes, are left out. What has no exception says a summary.
+    """
+    found = re.findall(r"^ *((?:\w+\.)*\w*(?:Error|Exception|Hang)\b.*)$", said, re.M)
+    found = found or re.findall(r"^ *SUMMARY: (.*)$", said, re.M) or ["no word"]
+    places = re.findall(r'^ *File ".*?([^/"]+)", line (\d+)', said, re.M)
+    place = ":".join(places[-1]) if places else ""
+    text = re.sub(r"'[^']*'", "'...'", found[-1].rpartition("execute.")[2])
+    return f"{re.sub(r'[0-9]+', 'N', text):.200} {place}".strip()
 
 
 def cpu_seconds() -> float:
@@ -144,7 +167,8 @@ def kept_inputs(target: str) -> list[Path]:
     return sorted((KEPT / target).glob("*"))
 
 
-def fails(run: Run, data: bytes) -> bool:
+def failure(run: Run, data: bytes) -> str | None:
+    """Return how an input fails, as `summary` says it; None if it does not."""
     path = run.folder / "trial"
     path.write_bytes(data)
     if run.program is not None:
@@ -152,23 +176,26 @@ def fails(run: Run, data: bytes) -> bool:
     else:
         command = [sys.executable, str(HERE / "execute.py"), run.target, "--inputs", str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=6 * HANG_SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, timeout=6 * HANG_SECONDS, text=True, errors="replace"
+        )
     except subprocess.TimeoutExpired:
-        return True
-    return done.returncode != 0
+        return "no end"
+    return summary(done.stdout + done.stderr) if done.returncode else None
 
 
 def smaller(run: Run, data: bytes) -> bytes:
-    """Leave out parts, large ones first, as long as what is left fails."""
+    """Leave out parts, large ones first, as long as what is left fails in the same way."""
     end = time.monotonic() + SMALLER_SECONDS
-    if not fails(run, data):
+    how = failure(run, data)
+    if how is None:
         return data  # it needs what came before it, or time
     width = max(1, len(data) // 2)
     while width and time.monotonic() < end:
         at = 0
         while at < len(data) and time.monotonic() < end:
             shorter = data[:at] + data[at + width :]
-            if fails(run, shorter):
+            if failure(run, shorter) == how:
                 data = shorter
             else:
                 at += width

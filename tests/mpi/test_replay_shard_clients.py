@@ -17,7 +17,7 @@ def test_prefetched_draws_are_under_way_and_tell_their_lag(jobs: Jobs) -> None:
     jobs.run_shards(2, "prefetches", capacity=256, clients=4)
 
 
-def test_nobody_sleeps_while_a_long_message_moves_in_parts(jobs: Jobs) -> None:
+def test_sleeps_are_short_while_a_long_message_moves_in_parts(jobs: Jobs) -> None:
     """As `test_replay_service` has it, for clients of two shards."""
     jobs.options["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
     job = jobs.run_shards(2, "moves_large_over_shards", capacity=1 << 18, clients=2)
@@ -57,3 +57,9 @@ def test_another_number_of_shards_keeps_the_pace_and_knows_old_handles(
         assert "rate limit: as a learner has set it" in job.err
         limit = f'{{"min_size_to_sample": {minimum}, "samples_per_insert": 2.0, '
         assert (job.folder / "limit").read_text() == limit + '"error_buffer": 400.0}'
+
+
+def test_farewells_of_a_failed_client_wait_together(jobs: Jobs) -> None:
+    """For shards that do not answer, a failed client waits 2 s, however many they are."""
+    job = jobs.run_shards(4, "fails_before_deaf_shards", capacity=256)
+    assert 1.0 <= float((job.folder / "farewells").read_text()) < 3.0

@@ -29,7 +29,8 @@ from pathlib import Path
 
 import nanobind
 import numpy as np
-from table import MUTANTS, Mutant
+from mutant import Mutant
+from table import MUTANTS
 
 from libsumtree.vectors import vector_levels
 

@@ -287,6 +287,7 @@ def rank_pids(launcher):
         (["--network", "nowhere:make"], "the network 'nowhere:make' cannot be imported"),
         (["--checkpoint-dir", "/proc/nowhere"], "/proc/nowhere"),
         (["--output-dir", "/proc/nowhere"], "/proc/nowhere"),
+        (["--output-dir", os.fsdecode(b"/proc/\xff")], r"/proc/\udcff cannot be written"),
         (["--backend", "abacus"], "abacus"),
     ],
 )

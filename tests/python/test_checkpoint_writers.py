@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from libsumtree import PrioritizedReplayBuffer, checkpoint
-from libsumtree.checkpoint.files import remove_leftovers
 from libsumtree.errors import ArgumentError, ArgumentTypeError, CheckpointError
+from libsumtree.files import remove_leftovers
 from libsumtree.replay import ReplayConfig
 from libsumtree.replay.checkpoints import CheckpointFolder, Progress
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import secrets
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_a_planted_link_is_never_followed(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(secrets, "token_hex", lambda count: "known")
     victim = tmp_path / "victim"
     victim.write_text("precious")
-    planted = [tmp_path / ".libsumtree-trial.known", tmp_path / ".mark.known"]
+    planted = [tmp_path / ".libsumtree-trial.known", tmp_path / f".mark.{os.getpid()}.known.tmp"]
     for link in planted:
         link.symlink_to(victim)
     with pytest.raises(FileExistsError):

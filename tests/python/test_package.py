@@ -33,7 +33,8 @@ LAYERS = [
     ["checkpoint"],
     ["reference"],
     ["annealing", "snapshot", "withdrawal"],
-    ["ring", "intake"],
+    ["ring"],
+    ["intake"],
     ["persistence"],
     ["buffer", "inspection", "redistribution", "verification"],
     ["compat"],
@@ -108,6 +109,14 @@ def test_import_needs_numpy_alone() -> None:
 def test_version_stands_in_one_place() -> None:
     top = Path(__file__).resolve().parents[2]
     assert libsumtree.__version__ == (top / "VERSION").read_text().strip()
+
+
+def test_no_start_waits_for_what_looks_versions_up() -> None:
+    program = "import sys, libsumtree.replay; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"importlib.metadata", "email"} & set(done.stdout.split())
 
 
 def test_types_are_shipped() -> None:

@@ -97,3 +97,12 @@ def test_states_that_are_none() -> None:
     for state in ({}, None, [], {"bit_generator": "Philox"}):
         with pytest.raises(ArgumentError, match="is not the state of a numpy.random.Philox"):
             words_of(state)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["key", "counter"])
+def test_a_state_of_texts_that_are_none_is_refused(name: str) -> None:
+    """Bytes that are no code points: NumPy cannot make a text of an element of theirs."""
+    good = Philox(1).state
+    texts = np.frombuffer(bytes([255]) * 16, "<U1")
+    with pytest.raises(ArgumentError, match="is not the state .*an array of <U1"):
+        words_of({**good, "state": {**good["state"], name: texts}})

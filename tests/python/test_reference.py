@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+import libsumtree
 from libsumtree import errors, reference
 
 MASSES = some.lists(some.floats(0, 2.0**960), min_size=1, max_size=20)
@@ -150,3 +152,57 @@ def test_errors_are_the_librarys() -> None:
     for bad in (-1.0, 1.5, math.nan):
         with pytest.raises(errors.TargetError, match=rf"targets\[1\] is {bad}"):
             tree.find([0.0, bad])
+
+
+# ---- errors: the oracle refuses what the trees refuse, in the same words ----
+
+
+def drawn_from(module: Any) -> Any:
+    tree = module.PriorityTree(5, seed=0)
+    tree.update([0, 1, 2], [1.0, 2.0, 3.0])
+    return tree
+
+
+def set_slice(tree: Any, step: int, masses: list[float]) -> None:
+    tree[0:5:step] = masses
+
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "capacity": lambda st: st.SumTree(0),
+    "index": lambda st: st.SumTree(5).update([0, 7], [1.0, 1.0]),
+    "one index": lambda st: st.SumTree(5)[9],
+    "negative index": lambda st: st.MinTree(5)[np.array([[0, -1]])],
+    "huge index": lambda st: st.SumTree(5)[2**70],
+    "huge index of an array": lambda st: st.SumTree(5)[np.array([2**63 + 5], np.uint64)],
+    "mass": lambda st: st.SumTree(5).update([0, 1], [1.0, -1.0]),
+    "value": lambda st: st.MinTree(5).update([0, 1], math.nan),
+    "shape": lambda st: st.SumTree(5).update([0, 1], [1.0, 2.0, 3.0]),
+    "shape of a slice": lambda st: set_slice(st.SumTree(5), 1, [1.0, 2.0]),
+    "shape of a slice with a step": lambda st: set_slice(st.SumTree(5), 2, [1.0, 2.0]),
+    "mass of a slice": lambda st: set_slice(st.SumTree(5), 2, [1.0, 2.0, -3.0]),
+    "range": lambda st: st.SumTree(5).sum(3, 2),
+    "nothing to find": lambda st: st.SumTree(5).find(0.0),
+    "target": lambda st: drawn_from(st).find([1.0, 9.0]),
+    "target that is no number": lambda st: drawn_from(st).find(math.nan),
+    "side": lambda st: drawn_from(st).find(1.0, "middle"),
+    "side that is no text": lambda st: drawn_from(st).find(1.0, ["right"]),
+    "nothing to draw": lambda st: st.PriorityTree(5).sample(3),
+    "nothing to draw once": lambda st: st.PriorityTree(5).sample(3, replace=False),
+    "beta": lambda st: drawn_from(st).sample(1, beta=1.5),
+    "beta that is no number": lambda st: drawn_from(st).sample(1, math.nan, replace=False),
+    "more draws than leaves": lambda st: drawn_from(st).sample(9, replace=False),
+    "more draws than masses": lambda st: drawn_from(st).sample(4, replace=False),
+    "strata": lambda st: drawn_from(st).sample(1, stratified=True, replace=False),
+    "plane": lambda st: st.SumTree(5).nodes("mean"),
+    "plane of another kind": lambda st: st.SumTree(5).nodes("max"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_errors_have_the_same_words(fault: str) -> None:
+    said = []
+    for module in (libsumtree, reference):
+        with pytest.raises(errors.SumTreeError) as caught:
+            REFUSED[fault](module)
+        said.append((type(caught.value), str(caught.value)))
+    assert said[0] == said[1]

@@ -169,6 +169,16 @@ def test_settings_that_cannot_be_are_refused(
         ReplayConfig(**{"capacity": 100, **settings})
 
 
+@pytest.mark.parametrize("value", ["[]", "[8.0]", "[[]]", '"8"', "true", "{}"])
+@pytest.mark.parametrize("name", ["min_size_to_sample", "samples_per_insert", "error_buffer"])
+def test_rate_limit_of_another_process_is_of_numbers_or_refused(name: str, value: str) -> None:
+    """What a replay rank answers with a refusal, and does not end on."""
+    fields = {"min_size_to_sample": "1", "samples_per_insert": "1.0", "error_buffer": "8.0"}
+    text = ", ".join(f'"{n}": {v}' for n, v in {**fields, name: value}.items())
+    with pytest.raises(ArgumentTypeError, match=name):
+        RateLimit.from_json(f"{{{text}}}")
+
+
 def test_capacity_is_the_buffer_s_to_refuse() -> None:
     assert issubclass(CapacityError, ValueError)
     assert ReplayConfig(capacity=2**50).capacity == 2**50

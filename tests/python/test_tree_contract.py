@@ -259,7 +259,7 @@ def test_ranges_are_roots_of_masked_trees(capacity: int) -> None:
 )
 def test_bad_ranges(start: int, stop: int | None) -> None:
     for reduce in (st.SumTree(5).sum, st.PriorityTree(5).sum, st.MinTree(5).min):
-        with pytest.raises(RangeError, match=f"start is {start} and stop is .*<= 5 must hold"):
+        with pytest.raises(RangeError, match=f"start is {start} and stop is .*: a range must"):
             reduce(start, stop)
 
 

@@ -45,7 +45,8 @@ def agree(comm: MPI.Intracomm, error: Exception | None) -> None:
     """
     mine = np.zeros(_TEXT_BYTES, np.uint8)
     if error is not None:
-        text = (str(error) or type(error).__name__).encode()[:_TEXT_BYTES]
+        said = str(error) or type(error).__name__
+        text = said.encode("utf-8", "backslashreplace")[:_TEXT_BYTES]
         mine[: len(text)] = np.frombuffer(text, np.uint8)
     texts = np.zeros((comm.Get_size(), _TEXT_BYTES), np.uint8)
     comm.Allgather(mine, texts)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
+from ..files import make_writable
 from .errors import OptionError
 
 
@@ -16,11 +16,8 @@ def prepare_folder(option: str, path: Path) -> None:
     OptionError
         If it cannot be made or written.
     """
-    probe = path / f".probe.{secrets.token_hex(4)}"
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        probe.touch(exist_ok=False)
-        probe.unlink()
+        make_writable(path)
     except OSError as error:
         raise OptionError(
             f"{option} {path} cannot be written ({error.strerror}): name a folder of yours"

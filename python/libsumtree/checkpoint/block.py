@@ -133,5 +133,5 @@ def open_regular(path: Path) -> io.FileIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise CheckpointCorruptError(f"checkpoint {path} is not a regular file")
+        raise CheckpointCorruptError(f"{path} is not a regular file")
     return io.FileIO(descriptor, "r")

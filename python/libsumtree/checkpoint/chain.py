@@ -12,11 +12,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from ..errors import CheckpointCorruptError, CheckpointError
+from ..files import is_temporary
 from .block import Header, read_header
-from .files import is_temporary
 from .reader import Checkpoint, read
 
 MOST_FILES = 128
@@ -49,12 +48,7 @@ class Chain:
         """Return the chain itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Close all files."""
         self.close()
 

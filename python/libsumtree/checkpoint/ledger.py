@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ArgumentTypeError, CheckpointCorruptError, CheckpointError
+from ..files import write_atomically
 from ..ids import MAX_EPOCH
-from .files import publish, remove_leftovers, temporary_beside, write_all
 from .lock import locked, reason
 
 LEDGER_NAME = "libsumtree.epoch"
@@ -81,7 +81,7 @@ def _open(path: str | os.PathLike[str], saved_epoch: int) -> int:
             epoch = max(_read_ledger(ledger), saved_epoch) + 1
             if epoch > MAX_EPOCH:
                 raise CheckpointError(f"{ledger}: all epochs up to {MAX_EPOCH} were opened")
-            _write_ledger(ledger, epoch)
+            write_atomically(ledger, _ledger_text(epoch), 0o600)
             return epoch
     except OSError as error:
         raise CheckpointError(
@@ -114,11 +114,3 @@ def _read_ledger(ledger: Path) -> int:
             "folder and let it live on there alone"
         )
     return int(found[1])
-
-
-def _write_ledger(ledger: Path, epoch: int) -> None:
-    """Replace the ledger, durably; the caller holds the lock."""
-    remove_leftovers(ledger.parent, ledger.name)
-    with temporary_beside(ledger) as (file, temporary):
-        write_all(file.fileno(), _ledger_text(epoch), 0)
-        publish(file, temporary, ledger)

@@ -19,7 +19,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from ..errors import CheckpointError
-from .files import is_file_at
+from ..files import is_file_at
 
 LOCK_NAME = ".libsumtree.lock"
 SWITCH = "HDF5_USE_FILE_LOCKING"

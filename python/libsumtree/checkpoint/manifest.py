@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ArgumentError, CheckpointCorruptError, CheckpointError, CheckpointFormatError
+from ..files import write_atomically
 from .block import open_regular, read_header
-from .files import publish, remove_leftovers, temporary_beside, write_all
 
 MANIFEST_FORMAT = 1
 
@@ -75,10 +75,7 @@ def write_manifest(
         names = [_relative(Path(file), destination.parent) for file in files]
         lines = [f"shard {d} {n}" for d, n in zip(digests, names, strict=True)]
         text = _MAGIC + os.fsencode("\n".join([f"format {MANIFEST_FORMAT}", *lines, ""]))
-        remove_leftovers(destination.parent, destination.name)
-        with temporary_beside(destination) as (file, temporary):
-            write_all(file.fileno(), text + b"block %08x\n" % zlib.crc32(text), 0)
-            publish(file, temporary, destination)
+        write_atomically(destination, text + b"block %08x\n" % zlib.crc32(text), 0o600)
     except OSError as error:
         raise CheckpointError(
             f"cannot write manifest {destination}: {error.strerror or error}"

@@ -7,12 +7,10 @@ import hashlib
 import importlib.util
 import io
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -23,8 +21,8 @@ from ..errors import (
     CheckpointError,
     ShapeError,
 )
-from .block import BLOCK_SIZE, FORMAT, Header, parse_block
-from .files import read_all
+from ..files import read_all
+from .block import BLOCK_SIZE, FORMAT, Header, open_regular, parse_block
 from .storable import Array, is_storable
 from .writer import (
     FORMAT_ATTRIBUTE,
@@ -188,12 +186,7 @@ class Checkpoint:
         """Return the checkpoint itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Close the file."""
         self.close()
 
@@ -228,7 +221,7 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
     h5py = import_h5py()
     where = Path(path)
     with contextlib.ExitStack() as resources:
-        file = resources.enter_context(_open_regular(where))
+        file = resources.enter_context(_open(where))
         header = _check_bytes(where, file)
         with hdf5_errors(f"checkpoint {where}"):
             hdf5 = resources.enter_context(h5py.File(file, "r"))
@@ -243,21 +236,17 @@ def read(path: str | os.PathLike[str]) -> Checkpoint:
 def check(path: str | os.PathLike[str]) -> Header:
     """Check all bytes of a file, by plain reads; return its header. Raises as `read` does."""
     where = Path(path)
-    with _open_regular(where) as file:
+    with _open(where) as file:
         return _check_bytes(where, file)
 
 
-def _open_regular(path: Path) -> io.FileIO:
+def _open(path: Path) -> io.FileIO:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        return open_regular(path)
     except FileNotFoundError:
         raise CheckpointError(f"checkpoint {path} does not exist") from None
     except OSError as error:
         raise CheckpointError(f"cannot open checkpoint {path}: {error.strerror}") from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise CheckpointError(f"cannot open checkpoint {path}: it is not a regular file")
-    return io.FileIO(descriptor, "r")
 
 
 def _check_bytes(path: Path, file: io.FileIO) -> Header:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from .files import write_all
+from ..files import write_all
 
 _PAGE_BYTES = 4096
 

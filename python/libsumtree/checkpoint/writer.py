@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, CheckpointError, ShapeError
+from ..files import publish, read_all, remove_leftovers, temporary_beside, write_all
 from .block import BLOCK_SIZE, FORMAT, Header
-from .files import publish, read_all, remove_leftovers, temporary_beside, write_all
 from .sinks import Direct, Sparse, reporting
 from .storable import Array, is_storable
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from types import ModuleType
 
 from ..errors import SumTreeError
@@ -33,6 +32,7 @@ from .complaints import (
     text_of_fault,
 )
 from .help import complete_helps
+from .printing import any_text
 from .statuses import FAULT, INTERRUPTED, REFUSED, UNREAD
 
 COMMANDS: Mapping[str, ModuleType] = {
@@ -49,12 +49,26 @@ COMMANDS: Mapping[str, ModuleType] = {
 }
 
 
+class _Version(argparse.Action):
+    """Print the version, which is looked up when it is asked for."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        # No option of a command is called version.
+        nowhere = argparse.SUPPRESS
+        super().__init__(option_strings, dest=nowhere, default=nowhere, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it and exit."""
+        from .. import __version__
+
+        print(f"libsumtree {__version__}")
+        parser.exit()
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = Parser(prog="libsumtree", description="Prioritized replay: exact, fast, deployable.")
-    parser.add_argument(
-        "--version", action="version", version=f"libsumtree {version('libsumtree')}"
-    )
+    parser.add_argument("--version", action=_Version, help="show program's version number and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS.values():
         command.add_parser(commands)
@@ -75,7 +89,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status, see `libsumtree.cli.statuses`.
     """
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    with any_text():
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _run(given: list[str]) -> int:
     try:
         options = make_parser().parse_args(given)
     except UsageError as error:

@@ -21,6 +21,7 @@ from ..metrics.lines import finite
 from .complaints import complain
 from .histogram import histogram_of, lines_of
 from .plots import save_histogram
+from .printing import print_line
 from .progress import bar
 from .statuses import DIFFERENT, REFUSED
 
@@ -92,9 +93,9 @@ def _list(args: argparse.Namespace) -> int:
         return 0
     for file in listed:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(file.modified))
-        print(f"{file.path.name}  {file.nbytes:>15,d} B  {when}  {_kind(file)}")
+        print_line(f"{file.path.name}  {file.nbytes:>15,d} B  {when}  {_kind(file)}")
     if not listed:
-        print(f"no checkpoints in {args.folder}")
+        print_line(f"no checkpoints in {args.folder}")
     return 0
 
 
@@ -148,7 +149,7 @@ def _show(args: argparse.Namespace) -> int:
         _print_json({**facts, "histogram": {"counts": counts.tolist(), "edges": edges.tolist()}})
         return 0
     for name, value in facts.items():
-        print(f"{name:<14} {value}")
+        print_line(f"{name:<14} {value}")
     if args.histogram:
         zero = facts["size"] - facts["positive"]
         print(*lines_of(counts, edges, zero), sep="\n")
@@ -269,7 +270,7 @@ def _verify(args: argparse.Namespace) -> int:
             except CheckpointError as error:
                 problems[str(file)] = str(error)
             if not args.json:
-                print(f"{file}: {problems[str(file)] or 'whole'}", flush=True)
+                print_line(f"{file}: {problems[str(file)] or 'whole'}")
     if args.json:
         _print_json(problems)
     bad = sum(problem is not None for problem in problems.values())
@@ -315,12 +316,12 @@ def _diff(args: argparse.Namespace) -> int:
         _print_json(found)
         return DIFFERENT if found else 0
     for name, (here, there) in found.get("attributes", {}).items():
-        print(f"{name}: {here} | {there}")
+        print_line(f"{name}: {here} | {there}")
     for name, count in found.get("transitions", {}).items():
         if count:
             print(f"transitions, {name.replace('_', ' ')}: {count}")
     for name in found.get("learner", []):
-        print(f"learner array {name}: differs")
+        print_line(f"learner array {name}: differs")
     return DIFFERENT if found else 0
 
 
@@ -364,7 +365,7 @@ def _prune(args: argparse.Namespace) -> int:
         _print_json(names)
         return 0
     for name in names:
-        print(f"{'would remove' if args.dry_run else 'removed'} {name}")
+        print_line(f"{'would remove' if args.dry_run else 'removed'} {name}")
     return 0
 
 
@@ -392,7 +393,7 @@ def _spare_checkpoint(output: Path) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from ..checkpoint.files import publish, temporary_beside
+    from ..files import publish, temporary_beside
 
     with _opened(args.path) as found:
         size = len(found.ids)
@@ -422,5 +423,5 @@ def _export(args: argparse.Namespace) -> int:
     if args.json:
         _print_json({"transitions": size, "output": str(args.output), "arrays": sorted(arrays)})
     else:
-        print(f"{size} transitions written to {args.output}")
+        print_line(f"{size} transitions written to {args.output}")
     return 0

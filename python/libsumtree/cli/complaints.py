@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ..errors import SumTreeError
 from ..machine import whole_number
 from .help import Formatter
+from .printing import printable
 from .statuses import REFUSED
 
 # Where launchers put a process's rank: MPICH and Slurm's PMI-2, PMIx, Open MPI.
@@ -60,7 +61,8 @@ def _hint(word: str, known: Iterable[str]) -> str:
 
 def complain(text: str) -> None:
     """Print the one line that ends a command which cannot do what was asked."""
-    print(f"libsumtree: error: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    line = printable(" ".join(text.split()))
+    print(f"libsumtree: error: {line}", file=sys.stderr, flush=True)
 
 
 def text_of(error: BaseException) -> str:

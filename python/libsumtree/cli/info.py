@@ -7,7 +7,6 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from .. import _core, machine, tuning
@@ -56,9 +55,11 @@ def main(args: argparse.Namespace) -> int:
 
 def facts() -> dict[str, Any]:
     """Gather everything, as JSON can hold it."""
+    from .. import __version__
+
     packages = {name: _version_or_none(name) for name in ("numpy", *OPTIONAL)}
     return {
-        "libsumtree": version("libsumtree"),
+        "libsumtree": __version__,
         "abi version": _core.ABI_VERSION,
         "python": platform.python_version(),
         "packages": packages,
@@ -75,6 +76,8 @@ def facts() -> dict[str, Any]:
 
 
 def _version_or_none(package: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(package)
     except PackageNotFoundError:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CapacityError
+from ..files import write_atomically
 from ..jobs import places
 from ..jobs.check import check, new_task
 from ..jobs.errors import CheckError, JobError
@@ -24,6 +25,7 @@ from ..jobs.render import render
 from ..jobs.request import Request, scheduler_here, submission
 from ..jobs.site import Site, read_site
 from .complaints import launched_rank
+from .printing import print_line
 from .statuses import REFUSED
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ Job templates for batch schedulers, and the sites that fill them.
 
 A site is a file that says how ranks are started: a name, looked up in the folders that `list`
 shows, or a path. It is sourced by bash, so it must belong to root or you, and nobody else may
-be able to write it.
+be able to write it, or to put another file in its place.
 """
 
 _PROGRAM = """\
@@ -241,14 +243,14 @@ def _list(args: argparse.Namespace) -> int:
         folders = [str(folder) for folder in places.site_folders()]
         print(json.dumps({**known, "site folders": folders, "sites": sites}, indent=1))
         return 0
-    print(f"templates  {places.templates()}")
+    print_line(f"templates  {places.templates()}")
     print(f"           for {', '.join(places.schedulers())}")
     taken = places.sites()
     for folder in places.site_folders():
-        print(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
+        print_line(f"sites      {folder}{'' if folder.is_dir() else ' (not there)'}")
         for name, path in taken.items():
             if path.parent == folder:
-                print(f"           {name:<12} {_described(path)}")
+                print_line(f"           {name:<12} {_described(path)}")
     return 0
 
 
@@ -294,11 +296,21 @@ def _render(args: argparse.Namespace) -> int:
     if args.output is None:
         print(script, end="")
     else:
-        args.output.write_bytes(script.encode())
-        mode = args.output.stat().st_mode & 0o777
-        args.output.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+        _write_script(args.output, script.encode())
         print(f"written: {args.output}")
     return 0
+
+
+def _write_script(path: Path, content: bytes) -> None:
+    """Write a script that whoever may read it may run; half of one never stands there."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # such as /dev/stdout
+        return
+    path = path.resolve()
+    before = path.stat().st_mode if path.exists() else None
+    write_atomically(path, content)
+    mode = (path.stat().st_mode if before is None else before) & 0o777
+    path.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -336,7 +348,7 @@ def _check(args: argparse.Namespace) -> int:
         found.append(finding)
         if not args.json:
             word = "ok" if finding.good else "FAILED"
-            print(f"{word:<8}{finding.name:<12}{finding.text}", flush=True)
+            print_line(f"{word:<8}{finding.name:<12}{finding.text}")
     if args.json:
         print(json.dumps([asdict(finding) for finding in found], indent=1), flush=True)
     bad = [finding for finding in found if not finding.good]

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..apex.errors import require
 from ..files import write_atomically
+from .printing import printable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,10 +63,16 @@ def save_metrics(path: Path, name: str, lines: Sequence[Line]) -> None:
     save_figure(path, draw_metrics(name, lines))
 
 
+def _drawable(name: str) -> str:
+    """Return the name of a file, which need be no text, as one line of glyphs."""
+    return printable(name.encode("utf-8", "backslashreplace").decode())
+
+
 def draw_metrics(name: str, lines: Sequence[Line]) -> Any:
     """Draw rates, size, latencies and memory of the lines of a metrics file against the time."""
     figure = new_figure(8.0, 11.0)
-    figure.suptitle(f"{name}: {_spoken(lines)}", fontsize="medium")
+    title = f"{_drawable(name)}: {_spoken(lines)}"
+    figure.suptitle(title, fontsize="medium", parse_math=False)
     added, sampled, size, latency, memory = figure.subplots(5, 1, sharex=True)
     x, unit = _times(lines)
     _curve(added, x, lines, "", 0, lambda line: line["rates"]["added"])
@@ -135,7 +142,8 @@ def save_histogram(
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_ylim(bottom=0.7)
-    axes.set(xlabel="priority (unit of the TD error)", ylabel="transitions (number)", title=title)
+    axes.set(xlabel="priority (unit of the TD error)", ylabel="transitions (number)")
+    axes.set_title(_drawable(title), parse_math=False)
     axes.grid(color="0.88", linewidth=0.6)
     axes.set_axisbelow(True)
     save_figure(path, figure)

@@ -17,6 +17,7 @@ from ..metrics.summary import last_run
 from .complaints import UsageError
 from .metrics_text import one_line, summary_lines
 from .plots import save_metrics
+from .printing import print_line, printable
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[Any]
@@ -82,7 +83,8 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(summary.as_json(), indent=1))
     else:
-        print(*summary_lines(" + ".join(file.name for file in args.files), summary), sep="\n")
+        names = " + ".join(file.name for file in args.files)
+        print(*map(printable, summary_lines(names, summary)), sep="\n")
     return 0
 
 
@@ -95,12 +97,17 @@ def _follow(args: argparse.Namespace) -> int:
         elif sys.stdout.isatty():
             _watch_live(reader)
         else:
-            _watch(reader, lambda new: print(*map(one_line, new), sep="\n", flush=True))
+            _watch(reader, _print_lines)
     except KeyboardInterrupt:
         pass
     finally:
         signal.signal(signal.SIGINT, before)
     return 0
+
+
+def _print_lines(new: Sequence[dict[str, Any]]) -> None:
+    for line in new:
+        print_line(one_line(line))
 
 
 def _watch(reader: MetricsReader, show: Callable[[Sequence[dict[str, Any]]], None]) -> None:
@@ -124,13 +131,14 @@ def _watch_live(reader: MetricsReader) -> None:
 
     console = Console()
     lines: list[dict[str, Any]] = []
-    waiting = Text(f"{reader.path}: no line yet")
+    name = printable(reader.path.name)
+    waiting = Text(f"{name}: no line yet")
     with Live(waiting, console=console, auto_refresh=False) as live:
 
         def show(new: Sequence[dict[str, Any]]) -> None:
             lines.extend(new)
             lines[:] = last_run(lines)[-200:]
-            shown = view(reader.path.name, lines, not console.encoding.startswith("utf"))
+            shown = view(name, lines, not console.encoding.startswith("utf"))
             live.update(shown, refresh=True)
 
         _watch(reader, show)

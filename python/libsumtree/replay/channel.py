@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-_SPINS_MOVING = 10_000
-"""Looks without a sleep while a long message is on its way: tens of milliseconds."""
+# While a long message is on its way: seconds of looks without a sleep, and the sleep after that.
+_AWAKE_MOVING = 1e-3
+_SLEEP_MOVING = 50e-6
 
 
 class Outgoing:
@@ -234,25 +235,37 @@ class Backoff:
         self._longest = longest
         self._spins = spins
         self._idle = 0
+        self._asleep_from = 0.0
         self._sleep = 0.0
 
     def turn(self, busy: bool, moving: bool = False) -> None:
         """Wait as long as befits a look that found something (`busy`) or nothing.
 
-        While a long message is on its way (`moving`), hardly any look is followed by a sleep: where
-        MPI cannot read the memory of the other side, a look moves a part of it, and 2 ms of sleep
-        between two of them make 400 ms of 2.8 MB.
+        While a long message is on its way (`moving`), sleeps come late and are short: where MPI
+        cannot read the memory of the other side, a look moves a part of it, and 2 ms of sleep
+        between two of them make 400 ms of 2.8 MB. Without any, those who wait take the processor
+        from the one who is to receive it, where ranks outnumber processors.
         """
         if busy:
             self._idle, self._sleep = 0, 0.0
             return
         self._idle += 1
-        spins = _SPINS_MOVING if moving else self._spins
-        if self._idle <= spins or not self._longest:
+        if self._idle <= self._spins or not self._longest:
             os.sched_yield()
-            return
-        self._sleep = min(self._longest, max(20e-6, 1.5 * self._sleep))
-        time.sleep(self._sleep)
+        elif moving:
+            self._turn_moving()
+        else:
+            self._sleep = min(self._longest, max(20e-6, 1.5 * self._sleep))
+            time.sleep(self._sleep)
+
+    def _turn_moving(self) -> None:
+        now = time.monotonic()
+        if self._idle == self._spins + 1:
+            self._asleep_from = now + _AWAKE_MOVING
+        if now < self._asleep_from:
+            os.sched_yield()
+        else:
+            time.sleep(min(self._longest, _SLEEP_MOVING))
 
 
 def wait_turns(seconds: float, longest: float = 0.001) -> Iterator[float]:

@@ -81,7 +81,9 @@ def sample(peers: Peers, peer: Peer, n: int, beta: float | None) -> Sample:
     buffer = peers.ring()
     tree, exponent = buffer.tree, buffer.beta if beta is None else beta
     if tree.total == 0.0:
-        raise EmptyTreeError("the tree holds no positive mass")
+        raise EmptyTreeError(
+            "the tree holds no positive mass: nothing was added yet, or every mass is 0"
+        )
     uniforms = peers.streams().random(peer.learner, n)
     indices = tree.find(targets_of(fractions_of(uniforms), tree.total))
     taken = buffer.take(indices)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from ..arguments import as_integer, as_real
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ArgumentTypeError, ShapeError
 
 _MOST_SAMPLES = 2.0**53
 """The largest samples per insert and error buffer, 1 over it the least: all stays finite."""
@@ -38,7 +39,7 @@ class RateLimit:
         for name in ("samples_per_insert", "error_buffer"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, as_real(value, name))
+                object.__setattr__(self, name, _number(value, name))
         check_pacing(self.min_size_to_sample, self.samples_per_insert, self.error_buffer)
 
     def part(self, shards: int) -> RateLimit:
@@ -83,6 +84,13 @@ class RateLimit:
         if not isinstance(fields, dict) or set(fields) != set(cls.__slots__):
             raise ArgumentError(f"{text!r:.80} is not made of {', '.join(cls.__slots__)}")
         return cls(**fields)
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return as_real(value, name)
+    except ShapeError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 class RateLimiter:

@@ -7,7 +7,6 @@ import os
 import resource
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +16,6 @@ from .messages import Flag
 from .peers import Peers
 
 _CLOSE_SECONDS = 2.0
-_VERSION = version("libsumtree")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _RATES = ("added", "sampled", "updated", "bytes_in", "bytes_out")
 
@@ -95,6 +93,8 @@ class Observer:
         self._sink.put(encode_line(self._line(event, now) | more))
 
     def _line(self, event: str, now: float) -> dict[str, Any]:
+        from .. import __version__
+
         peers = self._peers
         counts = self._counts()
         seconds, rates = self._metrics.rates(counts, now)
@@ -102,7 +102,7 @@ class Observer:
         return {
             "schema": SCHEMA,
             "event": event,
-            "version": _VERSION,
+            "version": __version__,
             "time": time.time(),
             "uptime": now - self._begin,
             "seconds": seconds,

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from content import RECORD, SIZES, batch
 from mpi4py import MPI
+from steps import expect, settle
 
 from libsumtree.errors import (
     ArgumentError,
@@ -145,14 +148,25 @@ def outgrows_its_disk(comm: Comm, clients: Comm) -> None:
 
 
 def adds_in_order(comm: Comm, clients: Comm) -> None:
-    """Add transitions whose action is their number."""
-    number = 0
+    """Flood a ring of 30,000 thrice; then add 4,000 whenever the learner has said that it saves."""
+    batches = ordered_batches()
     with ActorClient(comm, RECORD) as actor, suppress(ReplayStopped):
-        while True:
-            records, priorities = batch(number, 200)
-            records["action"] = np.arange(number, number + 200)
+        for records, priorities in islice(batches, 450):
             actor.add(records, priorities)
-            number += 200
+        clients.send("flooded", dest=0)
+        while not actor.stopping:
+            actor.poll()
+            said = [clients.recv(source=0) for _ in iter(lambda: clients.Iprobe(source=0), False)]
+            for records, priorities in islice(batches, 20 if said else 0):
+                actor.add(records, priorities)
+
+
+def ordered_batches() -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Yield batches of transitions whose action is their number."""
+    for number in count(0, 200):
+        records, priorities = batch(number, 200)
+        records["action"] = np.arange(number, number + 200)
+        yield records, priorities
 
 
 def adds_and_idles(comm: Comm, clients: Comm) -> None:
@@ -208,14 +222,18 @@ def learns_for_ever(comm: Comm, clients: Comm) -> None:
 
 
 def draws_till_the_end(comm: Comm, clients: Comm) -> None:
+    """Draw; save with the actor told before, and note when five files stand since its flood."""
+    written = 0
     with LearnerClient(comm, RECORD) as learner, suppress(ReplayStopped):
         for step in range(1 << 40):
-            if learner.checkpoint_due:
-                learner.checkpoint({"step": np.int64(step)})
             sample = learner.sample(32)
             learner.update_priorities(sample.ids, np.arange(1.0, 33.0))
-            if step == 60:
-                Path("drawn").touch()
+            if learner.checkpoint_due:
+                clients.send("saving", dest=1)
+                learner.checkpoint({"step": np.int64(step)})
+                written += clients.Iprobe(source=1)
+                if written == 5:
+                    Path("written").touch()
 
 
 def state_of(step: int, weights: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
@@ -388,20 +406,15 @@ def argues(comm: Comm, clients: Comm) -> None:
         expect(ArgumentTypeError, lambda: learner.update_priorities([0.5], 1.0), "integer")
 
 
-def settle(client: Any) -> None:
-    deadline = time.monotonic() + 10.0
-    while time.monotonic() < deadline:
-        client.poll()
-
-
-def expect(kind: type[Exception], call: Any, text: str) -> None:
-    try:
-        call()
-    except kind as error:
-        found = str(error)
-    else:
-        found = f"no {kind.__name__}"
-    assert text in found, f"{text!r} is not in {found!r}"
+def sends_more_than_a_message_holds(comm: Comm, clients: Comm) -> None:
+    """Records of 32 MiB, of which 2 GiB hold not quite 64; nobody ever writes to these."""
+    record = np.dtype([("x", "u1", 1 << 25)])
+    with ActorClient(comm, record) as actor:
+        rows = np.zeros(64, record)
+        expect(ArgumentError, lambda: actor.add(rows, 1.0), "one message holds at most 63")
+        assert actor.unacknowledged == 0
+    with LearnerClient(comm, record) as learner:
+        expect(ArgumentError, lambda: learner.request(64), "1 .. 63 are possible")
 
 
 def other_record(comm: Comm, clients: Comm) -> None:
@@ -460,3 +473,24 @@ def comes_twice(comm: Comm, clients: Comm) -> None:
         learner.update_priorities(before.ids, 1.0)
         learner.sample(8)
         assert learner.status.stale == 8, learner.status
+
+
+def comes_again_and_again(comm: Comm, clients: Comm) -> None:
+    """Leave three times before another rank comes for the first time."""
+    for seed in range(3):
+        with ActorClient(comm, RECORD) as actor:
+            actor.add(*batch(seed))
+    clients.Barrier()
+
+
+def comes_last(comm: Comm, clients: Comm) -> None:
+    clients.Barrier()
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(3))
+
+
+def comes_with_large_records(comm: Comm, clients: Comm) -> None:
+    """Nobody has memory for these; the refusal is no reason for the replay rank to wait on."""
+    record = [("x", "u1", 1 << 20)]
+    expect(RejectedError, lambda: ActorClient(comm, record), "more than the")
+    clients.Barrier()

@@ -1,0 +1,1 @@
+"""The mutants, a file for each part of the product."""
