@@ -187,7 +187,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file cut short counts as a state",
-        f"{CHECKPOINT}/states.py",
+        f"{CHECKPOINT}/folder.py",
         "if path.stat().st_size == header.length:",
         "if header.length:",
         noticed_by(

@@ -123,7 +123,7 @@ MUTANTS = [
     ),
     Mutant(
         "a kept state loses what it goes on from",
-        f"{CHECKPOINT}/states.py",
+        f"{CHECKPOINT}/folder.py",
         "for chain in state.chains for file in chain}",
         "for chain in state.chains for file in chain[:1]}",
         noticed_by("tests/python/test_checkpoint_states.py", "what_kept_states_go_on_from_stays"),
