@@ -32,16 +32,20 @@ job_fail() {
 }
 
 # Prints the folders in which a site's name is looked up, the first one first.
+# A home that is no absolute path is none.
 site_folders() {
-    printf '%s\n' "${XDG_CONFIG_HOME:-${HOME:-/nonexistent}/.config}/libsumtree/sites" \
-        /etc/libsumtree/sites "${LIBSUMTREE_JOBS:-/nonexistent}/sites"
+    local config=/nonexistent/.config
+    case ${HOME-} in /*) config=$HOME/.config ;; esac
+    case ${XDG_CONFIG_HOME-} in /*) config=$XDG_CONFIG_HOME ;; esac
+    printf '%s\n' "$config/libsumtree/sites" /etc/libsumtree/sites "${LIBSUMTREE_JOBS:-/nonexistent}/sites"
 }
 
-# Prints the file of the site $1: a name, or a path with a slash in it.
+# Prints the file of the site $1: a name, or a path with a slash in it, from where the job was submitted.
 site_find() {
     local folder
     case $1 in
-    */*) printf '%s\n' "$1" && return ;;
+    /*) printf '%s\n' "$1" && return ;;
+    */*) printf '%s\n' "$job_folder/$1" && return ;;
     '' | *[!A-Za-z0-9._-]*) return 1 ;;
     esac
     while IFS= read -r folder; do
@@ -53,9 +57,16 @@ site_find() {
     return 1
 }
 
-# True if nobody but root and this user can have written the file.
+# True if nobody but root and this user can have written the file, or put another in its place: folders
+# may be others' to write where they are sticky.
 site_is_safe() {
-    [ -n "$(find -L "$1" -maxdepth 0 -type f \( -user 0 -o -user "$(id -u)" \) ! -perm /022 2>/dev/null)" ]
+    local real folder user
+    user=$(id -u) && real=$(readlink -f -- "$1") || return 1
+    [ -n "$(find -L "$1" -maxdepth 0 -type f \( -user 0 -o -user "$user" \) ! -perm /022 2>/dev/null)" ] || return 1
+    for folder in "$(dirname -- "$1")" "$(dirname -- "$real")"; do
+        [ -n "$(find "$folder/" -maxdepth 0 \( -user 0 -o -user "$user" \) \( ! -perm /022 -o -perm -1000 \) \
+            2>/dev/null)" ] || return 1
+    done
 }
 
 # For sites: makes the `module` command where a batch shell has none.
@@ -96,8 +107,8 @@ job_site() {
     [ -n "$asked" ] || job_fail 78 'LIBSUMTREE_SITE names no site: see libsumtree jobs list'
     site=$(site_find "$asked") || job_fail 78 "there is no site '$asked' in: $(site_folders | paste -sd ' ')"
     [ -f "$site" ] || job_fail 78 "the site $site is no file"
-    site_is_safe "$site" || job_fail 78 "the site $site is refused: it must belong to root or to you, and be \
-writable by its owner alone (chmod go-w)"
+    site_is_safe "$site" || job_fail 78 "the site $site is refused: it and its folder must belong to root or to \
+you, and be writable by their owner alone (chmod go-w)"
     site_launcher='' site_python=python
     site_setup() { :; }
     # shellcheck source=/dev/null

@@ -23,7 +23,7 @@ fail() {
 
 # Runs a command, and shows what it printed only if it fails.
 quietly() {
-    quiet_log=$(mktemp)
+    quiet_log=$(mktemp) || fail "no temporary file can be made in ${TMPDIR:-/tmp}: set TMPDIR to a folder of yours"
     if "$@" >"$quiet_log" 2>&1; then
         rm -f "$quiet_log"
     else
@@ -174,15 +174,21 @@ launcher_works() {
         [ "$(printf '%s' "$sizes" | tr -d ' \n')" = 22 ]
 }
 
-# Prints the mpiexec of this machine, that of the environment left out.
+# Prints the mpiexec of this machine, that of the environment left out. What PATH names from the folder at
+# hand is not the machine's.
 launcher_of_the_machine() (
     rest=$PATH:
     while [ -n "$rest" ]; do
         folder=${rest%%:*} rest=${rest#*:}
-        if [ "$folder" != "$environment/bin" ] && [ -x "$folder/mpiexec" ]; then
-            printf '%s\n' "$folder/mpiexec"
-            return
-        fi
+        case $folder in
+        "$environment/bin") ;;
+        /*)
+            if [ -x "$folder/mpiexec" ]; then
+                printf '%s\n' "$folder/mpiexec"
+                return
+            fi
+            ;;
+        esac
     done
 )
 

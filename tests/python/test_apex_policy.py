@@ -15,6 +15,7 @@ from libsumtree.apex import DuelingMLP, PolicyFileError, load_policy, save_polic
 from libsumtree.apex.curve import LearningCurve, save_curve
 from libsumtree.apex.network import DEFAULT_NETWORK
 from libsumtree.apex.policy import PolicyMetadata, evaluate_policy, load_network
+from libsumtree.cli import main
 
 METADATA = PolicyMetadata(
     environment="CartPole-v1",
@@ -135,6 +136,37 @@ def test_policies_that_cannot_be_played(saved, changes, message):
     rewrite(path, **changes)
     with pytest.raises(PolicyFileError, match=message):
         evaluate_policy(path)
+
+
+def test_a_policy_decides_not_which_modules_are_imported(saved, tmp_path, monkeypatch):
+    """Gymnasium imports what stands before a colon in the id of an environment."""
+    path, _ = saved
+    (tmp_path / "theirs.py").write_text("raise SystemExit('theirs was imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    rewrite(path, environment="theirs:CartPole-v1")
+    with pytest.raises(PolicyFileError, match="--env theirs:CartPole-v1"):
+        evaluate_policy(path)
+    with pytest.raises(PolicyFileError, match="not 'CartPole-v1'"):
+        evaluate_policy(path, environment="CartPole-v1")
+
+
+def test_a_policy_of_a_module_plays_where_its_environment_is_named(saved, tmp_path, monkeypatch):
+    path, _ = saved
+    (tmp_path / "ours.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    score = evaluate_policy(path, environment="CartPole-v1")
+    rewrite(path, environment="ours:CartPole-v1")
+    assert main(["apex", "--evaluate", str(path), "--env", "ours:CartPole-v1"]) == 0
+    assert evaluate_policy(path, environment="ours:CartPole-v1") == score
+
+
+def test_a_policy_of_things_that_are_no_names(saved):
+    path, _ = saved
+    for name in ("environment", "network", "observation_dtype"):
+        rewrite(path, **{name: ["CartPole-v1"]})
+        with pytest.raises(PolicyFileError, match="is not a readable policy file"):
+            evaluate_policy(path)
+        save_policy(path, saved[1].parameters(), METADATA)
 
 
 def test_a_policy_that_is_not_there(tmp_path):

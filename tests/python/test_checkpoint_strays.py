@@ -13,7 +13,7 @@ from libsumtree.checkpoint.block import Header
 from libsumtree.cli import main
 from libsumtree.errors import CheckpointError
 from libsumtree.inspection import list_folder, newest_whole
-from libsumtree.replay.checkpoints import read_file
+from libsumtree.replay.restored import Place, read_file
 from libsumtree.snapshot import Base
 
 RECORD = np.dtype([("number", "i8")])
@@ -115,9 +115,9 @@ def test_an_epoch_is_new_in_both_folders(tmp_path: Path) -> None:
     for folder in (here, there):
         folder.mkdir()
     buffer_of(0).save(here / "f.h5")
-    first = read_file(here / "f.h5", "cpu", folder=there).buffer
+    first = read_file(here / "f.h5", "cpu", place=Place(folder=there)).buffer
     first.save(there / "g.h5")
-    second = read_file(there / "g.h5", "cpu", folder=there).buffer
-    third = read_file(here / "f.h5", "cpu", folder=there).buffer
+    second = read_file(there / "g.h5", "cpu", place=Place(folder=there)).buffer
+    third = read_file(here / "f.h5", "cpu", place=Place(folder=there)).buffer
     assert first.epoch < second.epoch < third.epoch
     assert checkpoint.open_epoch(here / "f.h5", 0) > third.epoch

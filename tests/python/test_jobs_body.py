@@ -343,6 +343,23 @@ def test_a_site_that_others_may_write(stage: Stage, mode: int) -> None:
     assert "is refused" in stage.last
 
 
+@pytest.mark.parametrize(("mode", "status"), [(0o777, 78), (0o775, 78), (0o1777, 0), (0o700, 0)])
+def test_a_site_in_a_folder_that_others_may_write(tmp_path: Path, mode: int, status: int) -> None:
+    """They could put another file in its place, unless the folder is as /tmp."""
+    stage = Stage("slurm", tmp_path, Request(ranks=RANKS))
+    stage.site = tmp_path / "sites" / "site.sh"
+    stage.site.parent.mkdir()
+    (tmp_path / "site.sh").rename(stage.site)
+    stage.site.parent.chmod(mode)
+    assert stage.start("finish").wait(20) == status
+    assert ("is refused" in stage.last) == (status == 78)
+
+
+def test_a_site_is_named_from_where_the_job_was_submitted(stage: Stage) -> None:
+    stage.settings["LIBSUMTREE_SITE"] = "../site.sh"
+    assert stage.start("finish").wait(20) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shlex
 import subprocess
+import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +112,45 @@ def test_a_directive_is_a_line_and_a_line_ends_with_a_newline(tmp_path: Path) ->
     assert read_site(make_site(tmp_path, text=text)).directives == ("--a=\u2028--b", "--c")
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"HOME": ""},
+        {"HOME": "here"},
+        {"HOME": "", "XDG_CONFIG_HOME": "here"},
+        {"XDG_CONFIG_HOME": "here"},
+        {"XDG_CONFIG_HOME": ""},
+    ],
+    ids=str,
+)
+def test_no_site_is_looked_up_in_the_folder_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: dict[str, str]
+) -> None:
+    """A home that is no absolute path is none: whoever filled the folder would be obeyed."""
+    for place in ("", ".config", "here", "here/.config"):
+        make_site(tmp_path / "others" / place / "libsumtree" / "sites", "theirs")
+    monkeypatch.chdir(tmp_path / "others")
+    for name, value in odd.items():
+        monkeypatch.setenv(name, value)
+    assert all(folder.is_absolute() for folder in places.site_folders())
+    with pytest.raises(SiteError, match="no site 'theirs'"):
+        places.find_site("theirs")
+    find = ["bash", "-c", '. "$0"; site_folders; site_find theirs', str(places.body())]
+    done = subprocess.run(find, capture_output=True, text=True)
+    assert done.returncode == 1
+    own, *_ = done.stdout.splitlines()
+    assert own == str(places.site_folders()[0])
+
+
+def test_templates_in_a_relative_folder_have_sites_that_jobs_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jobs").symlink_to(CHECKOUT / "jobs")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LIBSUMTREE_JOBS", "jobs")
+    assert places.find_site("mpirun") == tmp_path / "jobs" / "sites" / "mpirun.sh"
+
+
 def test_dots_lead_nowhere(home: Path) -> None:
     make_site(home / ".config" / "libsumtree", "outside")
     for name in ("..", ".", "../outside"):
@@ -120,6 +163,31 @@ def test_a_site_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> N
     path = make_site(tmp_path)
     path.chmod(mode)
     with pytest.raises(SiteError, match="others may write it"):
+        places.find_site(str(path))
+
+
+@pytest.mark.parametrize("mode", [0o775, 0o757, 0o777])
+@pytest.mark.parametrize("linked", [False, True], ids=["itself", "through a link"])
+def test_a_site_in_a_folder_that_others_may_write_is_refused(
+    tmp_path: Path, mode: int, linked: bool
+) -> None:
+    """They could put another file in its place after it was looked at."""
+    path = link = make_site(tmp_path / "shared")
+    if linked:
+        link = tmp_path / "link.sh"
+        link.symlink_to(path)
+    path.parent.chmod(mode)
+    with pytest.raises(SiteError, match=f"in its place; chmod go-w {path.parent}$"):
+        places.find_site(str(link))
+    path.parent.chmod(0o1777)  # as /tmp
+    assert places.find_site(str(link)) == link
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away needs root")
+def test_a_site_in_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    path = make_site(tmp_path / "theirs")
+    os.chown(path.parent, 12345, 0)
+    with pytest.raises(SiteError, match=f"its folder {path.parent} belongs to user 12345"):
         places.find_site(str(path))
 
 
@@ -251,6 +319,39 @@ def test_render_writes_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixt
     path = tmp_path / "job.sh"
     assert main([*arguments, "--output", str(path), "apex", "--seed", "3"]) == 0
     assert path.read_text() == printed
+
+
+def render_to(path: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    words = ["--scheduler", "slurm", "--site", "mpirun", "--output", str(path), "apex"]
+    command = [sys.executable, "-m", "libsumtree", "jobs", "render", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+
+
+def test_a_full_disk_leaves_the_script_that_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "job.sh"
+    path.write_text("the one before")
+    small = (1000, 1000)
+    full = partial(resource.setrlimit, resource.RLIMIT_FSIZE, small)
+    done = render_to(path, preexec_fn=full)
+    assert done.returncode == 2
+    assert done.stderr == f"libsumtree: error: {path}: File too large\n"
+    assert path.read_text() == "the one before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_script_goes_where_a_link_leads_and_into_what_is_no_file(tmp_path: Path) -> None:
+    link, path = tmp_path / "link.sh", tmp_path / "job.sh"
+    link.symlink_to(path)
+    assert render_to(link).returncode == 0
+    assert link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o755 & ~umask()
+    assert path.read_text() in render_to("/dev/stdout").stdout
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o755), (0o077, 0o700), (0o027, 0o750)])

@@ -163,8 +163,20 @@ def load_network(path: Path, network: str | None) -> tuple[QFunction, PolicyMeta
     return made, metadata
 
 
-def evaluate_policy(path: Path, network: str | None = None) -> float:
+def evaluate_policy(
+    path: Path, network: str | None = None, environment: str | None = None
+) -> float:
     """Play the policy of a file greedily on the evaluation seeds and return the mean return.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The policy file.
+    network : str or None
+        See `load_network`.
+    environment : str or None
+        The id of the file's environment. One that names a module, as in ``module:id-v0``, must be
+        named here again, since Gymnasium imports the module.
 
     Raises
     ------
@@ -172,6 +184,7 @@ def evaluate_policy(path: Path, network: str | None = None) -> float:
         If the file, or its environment, cannot be used.
     """
     made, metadata = load_network(path, network)
+    _check_environment(path, metadata.environment, environment)
     spec = describe(metadata.environment)
     _check_spaces(path, metadata, spec)
     return mean_evaluation_return(made, spec)
@@ -190,8 +203,21 @@ def mean_evaluation_return(network: QFunction, spec: EnvironmentSpec) -> float:
 def _parse_metadata(fields: Any) -> PolicyMetadata:
     for name in ("hidden", "observation_shape"):
         fields[name] = tuple(int(number) for number in fields[name])
+    for name in ("environment", "network", "observation_dtype"):
+        if not isinstance(fields[name], str):
+            raise TypeError(f"{name} is no text")
     known = {name: fields[name] for name in PolicyMetadata.__dataclass_fields__}
     return PolicyMetadata(**known)
+
+
+def _check_environment(path: Path, name: str, named: str | None) -> None:
+    if named is None and ":" in name:
+        raise PolicyFileError(
+            f"{path} was made in the environment {name!r}, for which code is imported; if that is "
+            f"what you want, give: --env {name}"
+        )
+    if named not in (None, name):
+        raise PolicyFileError(f"{path} was made in the environment {name!r}, not {named!r}")
 
 
 def _check_spaces(path: Path, metadata: PolicyMetadata, spec: EnvironmentSpec) -> None:

@@ -48,7 +48,7 @@ def add_parser(subparsers: Subparsers) -> argparse.ArgumentParser:
         "--evaluate",
         type=Path,
         metavar="POLICY",
-        help="play this saved policy on the evaluation seeds; goes with --network only",
+        help="play this saved policy on the evaluation seeds; goes with --network and --env only",
     )
     return parser
 
@@ -84,11 +84,13 @@ def _train(texts: dict[str, str]) -> None:
     run(options)
 
 
-def _evaluate(evaluate: Path, network: str | None = None, **others: Any) -> None:
+def _evaluate(
+    evaluate: Path, network: str | None = None, env: str | None = None, **others: Any
+) -> None:
     if others:
         flags = ", ".join(flag(name) for name in sorted(others))
         raise OptionError(f"--evaluate plays a saved policy and cannot go with {flags}")
-    print(last_line(evaluate_policy(evaluate, network)), flush=True)
+    print(last_line(evaluate_policy(evaluate, network, env)), flush=True)
 
 
 def _fail_together(error: AgreedError) -> None:

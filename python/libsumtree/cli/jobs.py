@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CapacityError
+from ..files import write_atomically
 from ..jobs import places
 from ..jobs.check import check, new_task
 from ..jobs.errors import CheckError, JobError
@@ -39,7 +40,7 @@ Job templates for batch schedulers, and the sites that fill them.
 
 A site is a file that says how ranks are started: a name, looked up in the folders that `list`
 shows, or a path. It is sourced by bash, so it must belong to root or you, and nobody else may
-be able to write it.
+be able to write it, or to put another file in its place.
 """
 
 _PROGRAM = """\
@@ -280,11 +281,21 @@ def _render(args: argparse.Namespace) -> int:
     if args.output is None:
         print(script, end="")
     else:
-        args.output.write_bytes(script.encode())
-        mode = args.output.stat().st_mode & 0o777
-        args.output.chmod(mode | (mode & 0o444) >> 2)  # whoever may read it may run it
+        _write_script(args.output, script.encode())
         print(f"written: {args.output}")
     return 0
+
+
+def _write_script(path: Path, content: bytes) -> None:
+    """Write a script that whoever may read it may run; half of one never stands there."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # such as /dev/stdout
+        return
+    path = path.resolve()
+    before = path.stat().st_mode if path.exists() else None
+    write_atomically(path, content)
+    mode = (path.stat().st_mode if before is None else before) & 0o777
+    path.chmod(mode | (mode & 0o444) >> 2)
 
 
 def _submit(args: argparse.Namespace) -> int:

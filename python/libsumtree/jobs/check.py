@@ -107,6 +107,9 @@ def start(site: Path, ranks: int, task: Task, timeout: float) -> Outcome:
         status = process.returncode
     except subprocess.TimeoutExpired:
         output = _end(process)
+    except BaseException:  # Ctrl-C, which a session of its own does not hear
+        _end(process)
+        raise
     return Outcome(status, output, _sights(output, task.word), _facts(output, task.word))
 
 

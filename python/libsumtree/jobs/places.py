@@ -16,6 +16,7 @@ SITE_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SUFFIX = ".sh"
 _TEMPLATE = "job.sh"
 _BODY = "body.sh"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def templates() -> Path:
@@ -55,14 +56,19 @@ def site_folders() -> list[Path]:
 
     ``jobs/body.sh`` has the same list for scripts that are not rendered.
     """
-    home = os.environ.get("XDG_CONFIG_HOME") or Path(
-        os.environ.get("HOME", "/nonexistent"), ".config"
-    )
     return [
-        Path(home) / "libsumtree" / "sites",
+        _configuration() / "libsumtree" / "sites",
         Path("/etc/libsumtree/sites"),
-        templates() / "sites",
+        templates().absolute() / "sites",
     ]
+
+
+def _configuration() -> Path:
+    """Return the user's folder of settings; a relative one would be whoever's is at hand."""
+    for name, part in (("XDG_CONFIG_HOME", ""), ("HOME", ".config")):
+        if (named := os.environ.get(name, "")).startswith("/"):
+            return Path(named, part)
+    return Path("/nonexistent/.config")
 
 
 def sites() -> dict[str, Path]:
@@ -105,6 +111,9 @@ def find_site(text: str) -> Path:
 def refuse_unsafe(path: Path) -> None:
     """Raise unless a file belongs to root or this user, and its owner alone may write it.
 
+    The same holds for its folder, and for that which a link leads to, or another file could be put
+    in its place; a sticky folder, as /tmp is, may be everybody's.
+
     Raises
     ------
     SiteError
@@ -112,18 +121,28 @@ def refuse_unsafe(path: Path) -> None:
     """
     try:
         facts = path.stat()
+        folders = [(place.parent, place.parent.stat()) for place in {path, path.resolve()}]
     except OSError as error:
         raise SiteError(f"the site {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise SiteError(f"the site {str(path)!r} cannot be a file's name: {error}") from None
     if not stat.S_ISREG(facts.st_mode):
         raise SiteError(f"the site {path} is no file")
-    if facts.st_uid not in (0, os.geteuid()):
-        raise SiteError(
-            f"the site {path} is refused: it belongs to user {facts.st_uid}, not to root or to you"
-        )
-    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if facts.st_mode & _OTHERS_WRITE:
         raise SiteError(f"the site {path} is refused: others may write it; chmod go-w {path}")
+    for place, known in [(path, facts), *folders]:
+        it = "it" if place == path else f"its folder {place}"
+        if known.st_uid not in (0, os.geteuid()):
+            raise SiteError(
+                f"the site {path} is refused: {it} belongs to user {known.st_uid}, not to root or "
+                "to you"
+            )
+    for folder, known in folders:
+        if known.st_mode & _OTHERS_WRITE and not known.st_mode & stat.S_ISVTX:
+            raise SiteError(
+                f"the site {path} is refused: others may put a file in its place; chmod go-w "
+                f"{folder}"
+            )
 
 
 def describe(path: Path) -> str:

@@ -13,14 +13,7 @@ from .channel import Channel
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
-from .messages import (
-    MESSAGE_LIMIT,
-    TEXT_LIMIT,
-    Code,
-    Flag,
-    Kind,
-    Message,
-)
+from .messages import MESSAGE_LIMIT, TEXT_LIMIT, Code, Flag, Kind, Message
 from .restored import Progress
 from .share import LearnerShare
 from .status import ReplayStatus
@@ -102,8 +95,8 @@ class Peers:
         None before the first client has named a record dtype.
     members : dict of int to Peer
         The clients that are there, by rank.
-    left : int
-        How many clients have left since the start.
+    left : Counter of int
+        How often a client of each rank has left since the start, or can never come.
     added, rejected : Counter
         Transitions taken and messages refused, by rank, since the start.
     shard, shards : int
@@ -124,7 +117,7 @@ class Peers:
     progress: Progress
     buffer: PrioritizedReplayBuffer | None = None
     members: dict[int, Peer] = field(default_factory=dict)
-    left: int = 0
+    left: Counter[int] = field(default_factory=Counter)
     added: Counter[int] = field(default_factory=Counter)
     rejected: Counter[int] = field(default_factory=Counter)
     counters: Counters = field(default_factory=Counters)

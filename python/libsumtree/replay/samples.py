@@ -184,17 +184,33 @@ class Samples:
         else:
             peers.send(peer, answer, *body, payload=transitions)
 
+    def _check_update_credit(self, peer: Peer) -> None:
+        """Refuse updates of a learner that takes no answers, which would pile up here.
+
+        One that keeps to its credits leaves no more with MPI than it has credits; an answer that it
+        has received may be among them until MPI is asked.
+        """
+        channel, config = self._peers.channel, self._peers.config
+        most = 2 * (config.update_credits + config.sample_credits)
+        if channel.unsent(peer.rank) > most:
+            channel.reap()
+            if channel.unsent(peer.rank) > most:
+                text = f"more than {config.update_credits} updates without an answer"
+                raise RefusedError(Code.CREDIT, text)
+
     def update(self, message: Message, peer: Peer) -> None:
         """Apply new priorities.
 
         Raises
         ------
         RefusedError
-            If an id was never issued or a priority is not one; nothing has changed.
+            If an id was never issued, a priority is not one, or a learner goes beyond its credits;
+            nothing has changed.
         """
         begin = time.perf_counter_ns()
         check_role(message, peer, Flag.LEARNER)
         peer.updates += 1
+        self._check_update_credit(peer)
         peers, count = self._peers, message.count
         check_count(count, peers.config.max_batch)
         ids, priorities = (

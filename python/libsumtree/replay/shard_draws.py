@@ -13,15 +13,13 @@ from numpy.typing import DTypeLike
 from ..arguments import Doubles, Indices
 from ..errors import EmptyTreeError, ProtocolError, SumTreeError
 from .channel import MPI
-from .client import IDLE_SLEEP, error_of
+from .client import error_of
 from .draws import body_of
 from .learner import LearnerClient
 from .messages import Bytes, Code, Flag, Kind, Message
 from .receiving import Receive
 from .routing import Routing, parts_of, targets_of
-from .sharded import misfit
 from .status import STATUS_SIZE
-from .terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +60,8 @@ class ShardLearner(LearnerClient):
         shard: int,
         timeout: float,
         learner: int | None,
-        idle_sleep: float = IDLE_SLEEP,
-        receive: Receive = "matched",
+        idle_sleep: float,
+        receive: Receive,
     ) -> None:
         self._place = shards, shard
         self._parts: dict[int, Part | SumTreeError | None] = {}
@@ -119,9 +117,6 @@ class ShardLearner(LearnerClient):
         """Return why a request was refused; None if it was not."""
         answer = self._parts[sequence]
         return answer if isinstance(answer, SumTreeError) else None
-
-    def _misfit(self, terms: Terms) -> str:
-        return misfit(terms, *self._place)
 
     def _handle(self, message: Message, payload: Bytes) -> None:
         if message.kind is Kind.DRAWN:

@@ -8,7 +8,7 @@ MUTANTS = [
     Mutant(
         "a site that the group may write",
         "python/libsumtree/jobs/places.py",
-        "    if facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):\n",
+        "    if facts.st_mode & _OTHERS_WRITE:\n",
         "    if facts.st_mode & stat.S_IWOTH:\n",
         ["tests/python/test_jobs_render.py::test_a_site_that_others_may_write_is_refused"],
     ),

@@ -54,6 +54,16 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "updates beyond the credits",
+        "python/libsumtree/replay/samples.py",
+        "        if channel.unsent(peer.rank) > most:\n            channel.reap()\n",
+        "        if False:\n            channel.reap()\n",
+        noticed_by(
+            "tests/python/test_replay_updates.py",
+            "updates_beyond_the_credits_are_refused_until_answers_are_taken",
+        ),
+    ),
+    Mutant(
         "credits not counted of batches in control messages",
         "python/libsumtree/replay/adds.py",
         "            and peer.unacked < self._peers.config.actor_credits\n",
@@ -142,7 +152,7 @@ MUTANTS = [
     ),
     Mutant(
         "a changed limit not in the checkpoint",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         "        peers.progress.rate_limit = peers.limiter.saved()\n",
         "",
         noticed_by(
