@@ -11,7 +11,8 @@ from .arguments import Doubles, Indices, as_alpha, as_count, as_doubles, check_s
 from .errors import TooFewError
 from .masses import masses_of, raised
 from .persistence import SavedRing
-from .ring import Records, take_rows
+from .records import Records
+from .ring import take_rows
 
 
 class Sample(NamedTuple):

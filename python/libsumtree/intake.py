@@ -15,7 +15,8 @@ from .errors import ArgumentError, ShapeError
 from .failures import raise_failure
 from .frames import check_runs
 from .ids import MAX_NUMBER
-from .ring import Records, Ring, RowBytes, as_records, ring_slices
+from .records import Records, as_records
+from .ring import Ring, RowBytes, ring_slices
 
 _EMPTY = np.array(0.0)
 

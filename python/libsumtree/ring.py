@@ -21,17 +21,16 @@ from .arguments import (
     place,
 )
 from .backends import AUTO, open_backend
-from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
+from .errors import IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
 from .frames import Footprint, gather, layout_of
 from .ids import Ids
 from .masses import masses_of
-from .records import check_record_dtype
+from .records import Records, check_record_dtype
 from .snapshot import Snapshot
 from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
 
-Records = NDArray[np.void]
 RowBytes = NDArray[np.uint8]
 """The memory of contiguous records."""
 
@@ -369,40 +368,3 @@ def take_rows(count: int, dtype: np.dtype[Any]) -> Records:
         raise OutOfMemoryError(
             f"n is {count}: the memory cannot hold so many transitions of {dtype.itemsize} bytes"
         ) from None
-
-
-def same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
-    """Tell whether records hold the same fields, whatever their byte order and padding."""
-    if given.names != own.names:
-        return False
-    if given.names is None:
-        base_given, base_own = given.base, own.base
-        if given.subdtype or own.subdtype:
-            return given.shape == own.shape and same_fields(base_given, base_own)
-        return given.newbyteorder("=") == own.newbyteorder("=")
-    return all(same_fields(given[name], own[name]) for name in given.names)
-
-
-def _remedy(rows: NDArray[Any]) -> str:
-    """Say how records are made, to those who give something else."""
-    if rows.dtype.names is not None:
-        return ""
-    return "; give records, as in np.zeros(n, buffer.dtype) with its fields set, or tuples"
-
-
-def are_tuples(values: Any) -> bool:
-    """Tell whether these are tuples, one a record, in lists of any depth."""
-    return all(map(are_tuples, values)) if isinstance(values, list) else isinstance(values, tuple)
-
-
-def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
-    """Make records of what a caller gives as transitions."""
-    try:
-        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
-    if not same_fields(rows.dtype, dtype):
-        raise ArgumentTypeError(
-            f"transitions have dtype {rows.dtype}: it must be {dtype}{_remedy(rows)}"
-        )
-    return rows

@@ -36,6 +36,7 @@ from libsumtree.vectors import vector_levels
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PACKAGE = Path("python/libsumtree")
+TEMPLATES = PACKAGE / "jobs" / "templates"
 BINDING, BINDINGS = Path("python/bindings.cpp"), Path("python/bindings")
 SOURCES = [
     *("sumtree.c", "checks.c", "vectors.c", "philox.c", "memory.c"),
@@ -65,12 +66,12 @@ def mutated(mutant: Mutant, text: str) -> str:
 
 
 def check_fit(mutants: list[Mutant]) -> None:
-    """See that each fits the code; what the package takes from jobs/ is read as installed."""
+    """See that each mutant fits the code of the checkout."""
     for mutant in mutants:
-        file = CHECKOUT / mutant.file
-        if not file.exists():
-            file = _installed_package() / Path(mutant.file).relative_to(PACKAGE)
-        mutated(mutant, file.read_text())
+        file = Path(mutant.file)
+        if file.is_relative_to(TEMPLATES):  # the package has copies
+            file = "jobs" / file.relative_to(TEMPLATES)
+        mutated(mutant, (CHECKOUT / file).read_text())
 
 
 class Workplace:

@@ -33,6 +33,7 @@ from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
 from .receiving import Receive, Received, check_receive
 from .streams import ALONE
 from .terms import Terms
+from .times import RequestTimes
 
 IDLE_SLEEP = 0.001
 """Longest sleep of a client between two looks for messages, in seconds, if nothing is said."""
@@ -42,8 +43,6 @@ _FAREWELL_SECONDS = 2.0
 _ASK_SECONDS = 1.0
 _LEAST_ASKING = 0.05
 _NOTHING: Bytes = np.empty(0, np.uint8)
-_MOST_TIMES = 4096
-_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.DRAW: "sample", Kind.UPDATE: "update"}
 
 
 class ReplayClient:
@@ -111,10 +110,7 @@ class ReplayClient:
         self._idle_sleep = checked_timeout(idle_sleep, "idle_sleep")
         self._receive = receive
         check_receive(receive, 1)
-        self._round_trips = {name: Histogram() for name in _TIMED.values()}
-        # Times go into the histograms many at once: that costs a tenth of one after another.
-        self._times: dict[str, list[int]] = {name: [] for name in _TIMED.values()}
-        self._sent: dict[int, tuple[str, int]] = {}
+        self._times = RequestTimes()
         self._asked = 0
         self._reason: Message | None = None
         size = comm.Get_size()
@@ -149,10 +145,7 @@ class ReplayClient:
     @property
     def round_trips(self) -> dict[str, Histogram]:
         """Times from a request to its answer, by ``"add"``, ``"sample"`` and ``"update"``."""
-        for name, times in self._times.items():
-            self._round_trips[name].add_all(times)
-            times.clear()
-        return self._round_trips
+        return self._times.histograms()
 
     def poll(self) -> None:
         """Take what the replay rank has sent, without waiting.
@@ -207,9 +200,7 @@ class ReplayClient:
         """Begin the time of a request that is timed."""
         if self._gone:
             raise ReplayError("this client is closed")
-        name = _TIMED.get(kind)
-        if name is not None:
-            self._sent[sequence] = name, time.perf_counter_ns()
+        self._times.begin(self._replay_rank, sequence, kind)
 
     def _next_sequence(self) -> int:
         self._sequence += 1
@@ -344,12 +335,7 @@ class ReplayClient:
 
     def _answered(self, sequence: int) -> None:
         """End the time of a request, if it has one."""
-        timed = self._sent.pop(sequence, None)
-        if timed is not None:
-            times = self._times[timed[0]]
-            times.append(time.perf_counter_ns() - timed[1])
-            if len(times) >= _MOST_TIMES:
-                _ = self.round_trips
+        self._times.end(self._replay_rank, sequence)
 
     def _say_hello(self) -> None:
         hello = Message(

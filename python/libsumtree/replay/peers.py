@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.random import SeedSequence
+from numpy.typing import NDArray
 
 from ..buffer import PrioritizedReplayBuffer
 from .channel import Channel
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
-from .messages import MESSAGE_LIMIT, TEXT_LIMIT, Code, Flag, Kind, Message
+from .messages import INLINE_LIMIT, MESSAGE_LIMIT, TEXT_LIMIT, Code, Flag, Kind, Message
 from .restored import Progress
 from .share import LearnerShare
 from .status import ReplayStatus
@@ -139,8 +142,36 @@ class Peers:
     def send(self, peer: Peer, message: Message, *body: Any, payload: Any = None) -> None:
         """Send to a client if it is still there."""
         if self.has(peer):
-            self.counters.answered(peer.rank, message.sequence)
+            self.counters.times.end(peer.rank, message.sequence)
             self.channel.send(peer.rank, message, *body, payload=payload)
+
+    def send_drawn(
+        self, peer: Peer, answer: Message, columns: Iterable[Any], transitions: NDArray[Any]
+    ) -> None:
+        """Send what was drawn, and count it: few transitions in the body, more of them behind it.
+
+        Parameters
+        ----------
+        peer : Peer
+        answer : Message
+            Without what follows from the transitions.
+        columns : iterable of ndarray, shape (n,) each
+            Ids, indices, and weights or masses.
+        transitions : structured ndarray, shape (n,)
+            Contiguous.
+        """
+        count, rows = len(transitions), transitions.view(np.uint8)
+        self.progress.sampled += count
+        self.counters.requests += 1
+        self.counters.sampled += count
+        answer.count, answer.itemsize = count, transitions.dtype.itemsize
+        answer.payload, answer.value = rows.nbytes, peer.updates
+        body = self.status().pack(), *columns
+        if rows.nbytes <= INLINE_LIMIT:
+            answer.flags = Flag.INLINE
+            self.send(peer, answer, *body, rows)
+        else:
+            self.send(peer, answer, *body, payload=rows)
 
     def reject(self, message: Message, code: Code, text: str) -> None:
         """Count a request as rejected, and refuse it."""
@@ -154,7 +185,7 @@ class Peers:
 
     def refuse(self, message: Message, code: Code, text: str) -> None:
         """Answer with a code and a text; a rank that takes no answers gets no more of them."""
-        self.counters.answered(message.source, message.sequence)
+        self.counters.times.end(message.source, message.sequence)
         if self.channel.unsent(message.source) < MOST_UNSENT:
             kind = _ANSWERS.get(message.kind, Kind.REFUSED)
             answer = message.answer(kind, code=code)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
 from . import draws
-from .intake import as_bytes
-from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
+from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 from .routing import of_former_shards
 from .streams import ALONE
@@ -163,26 +162,9 @@ class Samples:
         except EmptyTreeError as error:
             peers.refuse(request, Code.EMPTY, str(error))
             return
-        peers.progress.sampled += request.count
-        peers.counters.requests += 1
-        peers.counters.sampled += request.count
         peers.limiter.sampled(request.count)
-        transitions = as_bytes(sample.transitions)
-        inline = transitions.nbytes <= INLINE_LIMIT
-        answer = Message(
-            Kind.REPLY,
-            sequence=request.sequence,
-            count=request.count,
-            itemsize=buffer.sample_dtype.itemsize,
-            payload=transitions.nbytes,
-            value=peer.updates,
-            flags=Flag.INLINE if inline else Flag.NONE,
-        )
-        body = (peers.status().pack(), sample.ids, sample.indices, sample.weights)
-        if inline:
-            peers.send(peer, answer, *body, transitions)
-        else:
-            peers.send(peer, answer, *body, payload=transitions)
+        columns = sample.ids, sample.indices, sample.weights
+        peers.send_drawn(peer, request.answer(Kind.REPLY), columns, sample.transitions)
 
     def _check_update_credit(self, peer: Peer) -> None:
         """Refuse updates of a learner that takes no answers, which would pile up here.

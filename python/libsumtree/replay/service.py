@@ -347,7 +347,7 @@ class Service:
 
     def _forget(self, peer: Peer) -> None:
         """Owe nothing more to a client that left, or begins anew."""
-        self._peers.counters.forget(peer.rank)
+        self._peers.counters.times.forget(peer.rank)
         self._intake.forget(peer.rank)
         self._adds.forget(peer)
         self._samples.forget(peer)

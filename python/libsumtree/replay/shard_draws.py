@@ -16,10 +16,9 @@ from .channel import MPI
 from .client import error_of
 from .draws import body_of
 from .learner import LearnerClient
-from .messages import Bytes, Code, Flag, Kind, Message
+from .messages import Bytes, Code, Kind, Message
 from .receiving import Receive
 from .routing import Routing, parts_of, targets_of
-from .status import STATUS_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +123,16 @@ class ShardLearner(LearnerClient):
         else:
             super()._handle(message, payload)
 
-    def _take_drawn(self, message: Message, rows: Bytes) -> None:
+    def _take_drawn(self, message: Message, payload: Bytes) -> None:
         wanted = message.sequence in self._parts
         if message.code is not Code.OK:
             if wanted:
                 self._parts[message.sequence] = error_of(message)
             return
-        n = message.count
-        if message.flags & Flag.INLINE:
-            rows = message.inline()
-        if len(rows) != n * self._sample_dtype.itemsize:
-            raise ProtocolError(f"{n} samples of {len(rows)} bytes came")
-        self._note_status(message)
+        drawn = self._read_drawn(message, payload)
         if wanted:
-            columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
-            self._parts[message.sequence] = Part(
-                columns[0].view("<i8"),
-                columns[1].view("<i8"),
-                columns[2].view("<f8"),
-                rows.view(self._sample_dtype),
-                self.status.min,
-                message.real,
-                message.value,
-            )
+            part = Part(*drawn, self.status.min, message.real, message.value)
+            self._parts[message.sequence] = part
 
 
 @dataclass(slots=True)

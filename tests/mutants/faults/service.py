@@ -54,6 +54,25 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "who waits for a long message takes the processor",
+        "python/libsumtree/replay/channel.py",
+        "if now < self._asleep_from:",
+        "if True:",
+        noticed_by(
+            "tests/python/test_replay_backoff.py",
+            "who_waits_long_for_a_long_message_lets_others_run",
+        ),
+    ),
+    Mutant(
+        "records that only some shards hold",
+        "python/libsumtree/replay/restoring.py",
+        "            _check_alike(path, restored, shards)\n",
+        "",
+        noticed_by(
+            "tests/mpi/test_replay_shard_faults.py", "a_state_whose_shards_hold_different_records"
+        ),
+    ),
+    Mutant(
         "updates beyond the credits",
         "python/libsumtree/replay/samples.py",
         "        if channel.unsent(peer.rank) > most:\n            channel.reap()\n",
