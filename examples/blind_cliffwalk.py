@@ -29,6 +29,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -202,10 +203,8 @@ def ratio_of(medians: dict[str, list[float]], place: int) -> float:
 
 def plot(options: argparse.Namespace, medians: dict[str, list[float]]) -> None:
     """Draw the updates over the size of the memory, in black on white."""
-    try:
-        import matplotlib
-    except ImportError:
-        sys.exit("--output needs matplotlib: pip install 'libsumtree[apex]'")
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
@@ -269,6 +268,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    if options.output and find_spec("matplotlib") is None:
+        sys.exit("--output needs matplotlib: pip install 'libsumtree[cli]'")
     medians = measure(options)
     if options.output:
         plot(options, medians)

@@ -9,13 +9,18 @@ bit. Needs PyTorch with CUDA, and libsumtree with the backend "gpu" (docs/gpu.md
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 
 import numpy as np
-import torch
 
 import libsumtree as st
+
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"this example needs PyTorch with CUDA ({error}): pip install torch")
 
 EXAMPLES, BATCH, STEPS = 1 << 20, 512, 400
 
@@ -81,4 +86,6 @@ def compare_with_host(tree: st.PriorityTree, device: torch.device) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else None)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("device", nargs="?", help="such as cuda:1 (default: the tree's own choice)")
+    main(parser.parse_args().device)

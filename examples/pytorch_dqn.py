@@ -12,17 +12,18 @@ from __future__ import annotations
 import argparse
 import sys
 
-import gymnasium
 import numpy as np
-from mpi4py import MPI
 
 from libsumtree.errors import ReplayStopped
-from libsumtree.replay import ActorClient, LearnerClient, ReplayConfig, ReplayRank
 
 try:
+    import gymnasium
     import torch
-except ImportError:
-    sys.exit("examples/pytorch_dqn.py needs PyTorch: pip install torch")
+    from mpi4py import MPI
+
+    from libsumtree.replay import ActorClient, LearnerClient, ReplayConfig, ReplayRank
+except ImportError as error:
+    sys.exit(f"this example needs PyTorch and more ({error}): pip install 'libsumtree[apex]' torch")
 
 ENVIRONMENT, DISCOUNT, BATCH = "CartPole-v1", 0.99, 64
 TRANSITION = np.dtype(

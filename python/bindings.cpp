@@ -1,7 +1,7 @@
 // libsumtree._core: backends opened at run time, their trees, and arrays in the memory of devices.
 //
 // Nothing here checks what the C library checks. A status other than OK leaves as _core.Failure(name, text, position),
-// which tree.py turns into an exception with the offending value in its message.
+// which failures.py turns into an exception with the offending value in its message.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>

@@ -1,3 +1,4 @@
+/* The CUDA driver, by the few functions of it that are used; in tests, the host in its place. */
 #include "driver.h"
 
 #include <dlfcn.h>

@@ -251,11 +251,11 @@ planted_race() {
     fi
     rm -f "$raced"/*device*.c "$raced/driver.c"
     quietly clang-16 -std=gnu11 -O1 -g -fopenmp -fsanitize=thread -ffp-contract=off -DSUMTREE_BACKEND_MULTICORE \
-        -I"$raced" "$raced"/*.c tests/c/test_tree.c -o "$raced/test_tree" -lm || return 1
+        -I"$raced" "$raced"/*.c tests/c/test_updates.c -o "$raced/test_updates" -lm || return 1
     status=0
-    OMP_NUM_THREADS=3 "$raced/test_tree" >"$raced/output" 2>&1 || status=$?
+    OMP_NUM_THREADS=3 "$raced/test_updates" >"$raced/output" 2>&1 || status=$?
     [ "$status" -eq 66 ] && grep -q 'data race' "$raced/output" && return
-    say "the planted race was not reported: test_tree ended with $status"
+    say "the planted race was not reported: test_updates ended with $status"
     return 1
 }
 

@@ -242,7 +242,7 @@ inline PyObject *attempt_sample(Tree &tree, const FastMethod *self, PyObject *co
 
 // ---- the type -------------------------------------------------------------------------------------------------------
 
-inline PyTypeObject *tree_type = nullptr; // of Tree, and the base of what tree.py makes of it
+inline PyTypeObject *tree_type = nullptr; // of Tree, and the base of that of leaves.py
 
 // The same type comes again and again: to look at its bases each time would take a tenth of a short update.
 inline bool is_tree(FastMethod *self, PyObject *object) {

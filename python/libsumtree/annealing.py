@@ -22,6 +22,11 @@ class BetaSchedule:
     samples : int
         > 0.
 
+    Raises
+    ------
+    ExponentError, ArgumentError, ArgumentTypeError
+        If an end is not finite, or `samples` not an integer above 0.
+
     Notes
     -----
     The linear annealing of Schaul et al. (2016), section 3.4.

@@ -11,7 +11,8 @@ from .arguments import Doubles, Indices, as_alpha, as_count, as_doubles, check_s
 from .errors import TooFewError
 from .masses import masses_of, raised
 from .persistence import SavedRing
-from .ring import Records, take_rows
+from .records import Records
+from .ring import take_rows
 
 
 class Sample(NamedTuple):
@@ -94,7 +95,7 @@ class PrioritizedReplayBuffer(SavedRing):
 
     Raises
     ------
-    CapacityError, ArgumentTypeError, ExponentError, BackendError, DeviceError
+    CapacityError, ArgumentTypeError, ArgumentError, ExponentError, BackendError, DeviceError
         If an argument is out of its domain.
     OutOfMemoryError
         If the memory limit cannot hold the tree and the transitions: at once, never later.
@@ -119,8 +120,8 @@ class PrioritizedReplayBuffer(SavedRing):
         ------
         StaleIdError
             If one is no longer held, naming the first.
-        IdError
-            If one was never issued.
+        IdError, ArgumentTypeError
+            If one was never issued, or is no integer.
         """
         with self._lock:
             numbers = self._held_numbers(ids)
@@ -183,8 +184,12 @@ class PrioritizedReplayBuffer(SavedRing):
             If n > 0 and no transition has a positive mass.
         TooFewError
             If fewer than n transitions have one, without replacement.
-        ExponentError, ArgumentError
-            If beta is outside 0 .. 1, or stratified true without replacement.
+        ExponentError
+            If beta is outside 0 .. 1.
+        OutOfMemoryError
+            If the memory cannot hold n transitions.
+        ArgumentError, ArgumentTypeError
+            If n is not a number of draws, or stratified true without replacement.
 
         Notes
         -----
@@ -198,9 +203,9 @@ class PrioritizedReplayBuffer(SavedRing):
             self._withdraw_old()
             exponent = self.beta if beta is None else beta
             if replace:
-                drawn = self._tree.sample(n, exponent, stratified is None or stratified)
+                drawn = self._tree.sample(count, exponent, stratified is None or stratified)
                 return Sample(self._drawn(drawn.indices, transitions), *drawn, transitions)
-            distinct = self._tree.sample(n, exponent, stratified, replace=False)
+            distinct = self._tree.sample(count, exponent, stratified, replace=False)
             ids = self._drawn(distinct.indices, transitions)
             return DistinctSample(ids, *distinct[:3], transitions, distinct.expansions)
 

@@ -77,7 +77,7 @@ class Ids:
         """Refuse to issue more ids than there are numbers."""
         if self.next_number + count > MAX_NUMBER:
             raise IdsExhaustedError(
-                f"{count} ids were asked for where {MAX_NUMBER - self.next_number} of 2**40 are "
+                f"{count} ids were asked for where {MAX_NUMBER - self.next_number} of 2^40 are "
                 "left: add these transitions to a new buffer"
             )
 

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from . import checkpoint
 from .checkpoint import state
-from .errors import ArgumentError, CheckpointCorruptError, CheckpointError
+from .errors import CheckpointError
 from .ids import Ids
+from .masses import MAX_MASS
 from .records import dtype_from_text
 
 _LOOKS = 5  # at a folder whose writer goes on meanwhile
 
 LEARNER = "learner/"
-_MOST_MASS = 2.0**960
 _ROWS_BYTES = 16 << 20
 
 
@@ -95,38 +95,26 @@ def contents_of(chain: checkpoint.Chain) -> Contents:
     """
     newest = chain.newest
     masses = state.masses_of(chain)
-    bad = ~((masses >= 0) & (masses <= _MOST_MASS))
+    bad = ~((masses >= 0) & (masses <= MAX_MASS))
     if bad.any():
         at = int(np.argmax(bad))
-        raise CheckpointCorruptError(
-            f"checkpoint {newest.path} does not hold a buffer: masses[{at}] is {masses[at]}, not "
-            "in 0 .. 2**960"
+        raise state.no_buffer(
+            newest, f"masses[{at}] is {masses[at]}: a mass must be a number in 0 .. 2^960"
         )
     cursor = int(newest.attributes["cursor"])
     try:
         numbers = np.arange(cursor - len(masses), cursor)
         ids = Ids(newest.datasets[state.EPOCHS].read(), cursor).of_numbers(numbers)
-        _check_ends(newest.attributes, masses)
+        positive = masses[masses > 0]
+        ends = {"min": positive.min(initial=np.inf), "max": positive.max(initial=0.0)}
+        state.check_sums(newest, ends)
         dtype = dtype_from_text(str(newest.attributes["dtype"]))
         float(newest.attributes["alpha"])
     except CheckpointError:
         raise
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointCorruptError(
-            f"checkpoint {newest.path} does not hold a buffer: {type(error).__name__}: {error}"
-        ) from error
+        raise state.no_buffer(newest, error) from error
     return Contents(chain, newest.attributes, dtype, ids, masses)
-
-
-def _check_ends(said: dict[str, checkpoint.Attribute], masses: NDArray[np.float64]) -> None:
-    positive = masses[masses > 0]
-    ends = {
-        "min": float(positive.min(initial=np.inf)),
-        "max": float(positive.max(initial=0.0)),
-    }
-    for name, value in ends.items():
-        if said[name] != value:
-            raise ArgumentError(f"{name} is {said[name]}, but {value} that of the masses")
 
 
 # ---- what a folder holds ----

@@ -15,7 +15,8 @@ from .errors import ArgumentError, ShapeError
 from .failures import raise_failure
 from .frames import check_runs
 from .ids import MAX_NUMBER
-from .ring import Records, Ring, RowBytes, as_records, ring_slices
+from .records import Records, as_records
+from .ring import Ring, RowBytes, ring_slices
 
 _EMPTY = np.array(0.0)
 
@@ -49,8 +50,8 @@ class FilledRing(Ring):
         PriorityError, ShapeError
             If the priorities are not as described; nothing is added.
         ArgumentError
-            If a batch of frames does not stand by itself, see `libsumtree.frames`; nothing is
-            added.
+            If an intake is open, or a batch of frames does not stand by itself, see
+            `libsumtree.frames`; nothing is added.
         IdsExhaustedError
             If the 2**40 ids of a buffer were all issued.
 
@@ -142,8 +143,8 @@ class FilledRing(Ring):
 
         Raises
         ------
-        ArgumentError
-            If count is negative, or another intake is open.
+        ArgumentError, ArgumentTypeError
+            If count is negative or no integer, or another intake is open.
         IdsExhaustedError
             If the 2**40 ids of a buffer were all issued.
         """

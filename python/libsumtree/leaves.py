@@ -170,9 +170,25 @@ class Tree(_core.Tree):
 
     @fast("get")
     def __getitem__(self, indices: ArrayLike | slice) -> Any:
-        """Read leaves: a float for one index, else float64 of the shape of `indices`. O(k).
+        """Read leaves. O(k).
 
-        Indices on the tree's device give masses there, in an array of the same library.
+        Parameters
+        ----------
+        indices : array_like of integers, any shape, or slice
+            As for `update`.
+
+        Returns
+        -------
+        float, or array of float64 of the shape of `indices`, of their library and on their device
+
+        Raises
+        ------
+        IndexOutOfRangeError
+            Naming the first bad position and its value.
+        ArgumentTypeError, DeviceArrayError
+            As for `update`.
+        ArgumentError
+            If the step of a slice is 0.
         """
         if isinstance(indices, slice):
             return self._get_slice(indices)
@@ -188,7 +204,7 @@ class Tree(_core.Tree):
 
     @fast("update")
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
-        """Do as `update` does; a slice of step 1 takes O(k + log n)."""
+        """Do as `update` does, with the same errors; a slice of step 1 takes O(k + log n)."""
         if isinstance(indices, slice):
             if self._takes_device_arrays(masses=masses):
                 raise DeviceArrayError(

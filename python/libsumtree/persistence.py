@@ -20,7 +20,6 @@ from .errors import (
     ArgumentError,
     ArgumentTypeError,
     CapacityError,
-    CheckpointCorruptError,
     CheckpointError,
 )
 from .ids import MAX_EPOCH, Ids
@@ -49,8 +48,10 @@ class SavedRing(FilledRing):
         ------
         CheckpointError
             If the file cannot be written; what stood there before is intact.
+        ArgumentError
+            If there is no such compression.
         ImportError
-            If h5py is missing (the extra ``hdf5``).
+            If h5py is missing (the extra ``hdf5``), or what the compression needs.
         """
         with self.snapshot() as snapshot:
             snapshot.write(path, compression=compression)
@@ -119,9 +120,7 @@ class SavedRing(FilledRing):
             "size": len(self),
             "epoch": self.epoch,
             "sampled": self._sampled,
-            "total": self._tree.total,
-            "min": self._tree.min,
-            "max": self._tree.max,
+            **self._sums(with_total=True),
             "seed": json.dumps([_plain(seed.entropy), _plain(seed.spawn_key), seed.pool_size]),
             "rng_key": np.array(key, dtype=np.uint64),
             "rng_counter": np.array(counter, dtype=np.uint64),
@@ -157,6 +156,8 @@ class SavedRing(FilledRing):
         CheckpointCorruptError, CheckpointFormatError, CheckpointError
             If the file, or one that it goes on from, is damaged, missing, of a newer format, or
             cannot be read; or the epoch cannot be noted.
+        CapacityError, ArgumentTypeError, BackendError, DeviceError, OutOfMemoryError
+            If `capacity`, `backend` or `device` is not as for a new buffer.
         ImportError
             If h5py is missing (the extra ``hdf5``).
         """
@@ -210,10 +211,7 @@ class SavedRing(FilledRing):
             asked_for_too_much = isinstance(error, CapacityError) and capacity is not None
             if isinstance(error, CheckpointError) or asked_for_too_much:
                 raise
-            raise CheckpointCorruptError(
-                f"checkpoint {chain.newest.path} does not hold a buffer: {type(error).__name__}: "
-                f"{error}"
-            ) from error
+            raise state.no_buffer(chain.newest, error) from error
         return buffer
 
     def open_epoch(self, epoch: int) -> None:
@@ -244,7 +242,8 @@ class SavedRing(FilledRing):
         self._floor = cursor - kept
         self._sampled = as_count(saved["sampled"], "sampled")
         self._set_held_masses(masses[len(masses) - kept :])
-        self._check_sums(saved, kept == len(masses))
+        if kept == len(masses):
+            state.check_sums(chain.newest, self._sums(saved["capacity"] == self.capacity))
         self._restore_withdrawn(chain, masses[len(masses) - kept :])
         state.read_transitions(chain, self._storage, self._oldest_record)
         self._tree.rng_state = {
@@ -265,16 +264,10 @@ class SavedRing(FilledRing):
                 f"number {numbers[np.argmax(drawn)]} is withdrawn, but its mass is not 0"
             )
 
-    def _check_sums(self, saved: Mapping[str, Any], whole: bool) -> None:
-        """Check that the tree over the masses is the one that was saved, to the last bit."""
-        tree = self._tree
-        same_tree = whole and saved["capacity"] == self.capacity
-        found = {"min": tree.min, "max": tree.max} if whole else {}
-        if same_tree:
-            found["total"] = tree.total
-        for name, value in found.items():
-            if saved[name] != value:
-                raise ValueError(f"{name} is {saved[name]}, but {value} that of the masses")
+    def _sums(self, with_total: bool) -> dict[str, float]:
+        """Give what the tree says of its masses; the total depends on the capacity, too."""
+        sums = {"min": self._tree.min, "max": self._tree.max}
+        return {"total": self._tree.total, **sums} if with_total else sums
 
 
 def _is_small_change(buffer: Ring, base: Base) -> bool:

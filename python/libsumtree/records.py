@@ -1,7 +1,8 @@
-"""Record dtypes as text: what a checkpoint and a message say about the transitions they hold.
+"""Record dtypes, checked and as text, and records made of what a caller gives.
 
-A record dtype is a NumPy structured dtype, one record a transition. Its text is the JSON of
-`numpy.lib.format.dtype_to_descr`; it is parsed as data, never evaluated.
+A record dtype is a NumPy structured dtype, one record a transition. Its text, which checkpoints and
+messages hold, is the JSON of `numpy.lib.format.dtype_to_descr`; it is parsed as data, never
+evaluated.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy_format
+from numpy.typing import ArrayLike, NDArray
 
 from .errors import ArgumentTypeError
+
+Records = NDArray[np.void]
 
 _SCALAR = re.compile(r"[|<>=][?biufcmMSUV]\d{1,10}(\[\d{0,10}[A-Za-z]{1,7}\])?")
 _LONGEST_TEXT = 1 << 20
@@ -117,6 +121,43 @@ def dtype_from_text(text: str) -> np.dtype[Any]:
     except (TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
         raise ArgumentTypeError(f"dtype text {shown} describes no dtype: {error}") from None
     return dtype
+
+
+def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
+    """Make records of what a caller gives as transitions."""
+    try:
+        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
+    if not same_fields(rows.dtype, dtype):
+        raise ArgumentTypeError(
+            f"transitions have dtype {rows.dtype}: it must be {dtype}{_remedy(rows)}"
+        )
+    return rows
+
+
+def are_tuples(values: Any) -> bool:
+    """Tell whether these are tuples, one a record, in lists of any depth."""
+    return all(map(are_tuples, values)) if isinstance(values, list) else isinstance(values, tuple)
+
+
+def same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
+    """Tell whether records hold the same fields, whatever their byte order and padding."""
+    if given.names != own.names:
+        return False
+    if given.names is None:
+        base_given, base_own = given.base, own.base
+        if given.subdtype or own.subdtype:
+            return given.shape == own.shape and same_fields(base_given, base_own)
+        return given.newbyteorder("=") == own.newbyteorder("=")
+    return all(same_fields(given[name], own[name]) for name in given.names)
+
+
+def _remedy(rows: NDArray[Any]) -> str:
+    """Say how records are made, to those who give something else."""
+    if rows.dtype.names is not None:
+        return ""
+    return "; give records, as in np.zeros(n, buffer.dtype) with its fields set, or tuples"
 
 
 def _object_field(dtype: np.dtype[Any]) -> str:

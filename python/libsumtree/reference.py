@@ -145,7 +145,8 @@ class _Tree:
     def __setitem__(self, indices: ArrayLike | slice, masses: ArrayLike) -> None:
         if isinstance(indices, slice):
             indices = np.arange(*as_steps(indices, self.capacity))
-            check_same_shape(indices.shape, np.shape(masses), ("the slice", "masses"))
+            masses = as_doubles(masses, "masses")
+            check_same_shape(indices.shape, masses.shape, ("the slice", "masses"))
         self.update(indices, masses)
 
     def validate(self) -> None:

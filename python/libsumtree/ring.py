@@ -10,19 +10,27 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import philox
 from .annealing import BetaSchedule
-from .arguments import Doubles, Indices, as_alpha, as_beta, as_doubles, check_same_shape, place
+from .arguments import (
+    Doubles,
+    Indices,
+    as_alpha,
+    as_beta,
+    as_capacity,
+    as_doubles,
+    check_same_shape,
+    place,
+)
 from .backends import AUTO, open_backend
-from .errors import ArgumentTypeError, IdError, OutOfMemoryError, StaleIdError
+from .errors import IdError, OutOfMemoryError, StaleIdError
 from .forking import hold_across_forks
 from .frames import Footprint, gather, layout_of
 from .ids import Ids
 from .masses import masses_of
-from .records import check_record_dtype
+from .records import Records, check_record_dtype
 from .snapshot import Snapshot
 from .tree import PriorityTree
 from .withdrawal import Withdrawal, as_limit
 
-Records = NDArray[np.void]
 RowBytes = NDArray[np.uint8]
 """The memory of contiguous records."""
 
@@ -51,6 +59,8 @@ class Ring:
         self._layout = layout_of(self._dtype)
         self._context = 0 if self._layout is None else self._layout.context
         self._sample_dtype = self._dtype if self._layout is None else self._layout.stacked
+        # Before the tree, for making a large one takes seconds.
+        check_storage(as_capacity(capacity) + self._context, self._dtype)
         self._tree = PriorityTree(capacity, seed=seed, backend=backend, device=device)
         self._storage = take_storage(self._tree.capacity + self._context, self._dtype)
         self._bytes = self._storage.view(np.uint8)
@@ -165,7 +175,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -191,7 +201,7 @@ class Ring:
 
         Raises
         ------
-        StaleIdError, IdError
+        StaleIdError, IdError, ArgumentTypeError
             As reading transitions does.
         """
         with self._lock:
@@ -325,21 +335,29 @@ def ring_slices(first: int, count: int, capacity: int) -> list[slice]:
     return [slice(start, capacity), slice(0, stop - capacity)]
 
 
+def check_storage(capacity: int, dtype: np.dtype[Any]) -> None:
+    """Refuse more transitions than memory has room for."""
+    if capacity * dtype.itemsize > open_backend("cpu").memory_available():
+        raise _too_many(capacity, dtype)
+
+
 def take_storage(capacity: int, dtype: np.dtype[Any]) -> Records:
     """Take the memory of all transitions now, so that no later call runs out."""
-    needed = capacity * dtype.itemsize
-    left = open_backend("cpu").memory_available()
+    check_storage(capacity, dtype)
     try:
-        if needed > left:
-            raise MemoryError
         storage = np.empty(capacity, dtype=dtype)
     except (MemoryError, ValueError):
-        raise OutOfMemoryError(
-            f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
-            f"{left} that the memory limit, control group included, has left"
-        ) from None
+        raise _too_many(capacity, dtype) from None
     storage.view(np.uint8).fill(0)
     return storage
+
+
+def _too_many(capacity: int, dtype: np.dtype[Any]) -> OutOfMemoryError:
+    needed, left = capacity * dtype.itemsize, open_backend("cpu").memory_available()
+    return OutOfMemoryError(
+        f"{capacity} transitions of {dtype.itemsize} bytes take {needed} bytes: more than the "
+        f"{left} that the memory limit, control group included, has left"
+    )
 
 
 def take_rows(count: int, dtype: np.dtype[Any]) -> Records:
@@ -350,40 +368,3 @@ def take_rows(count: int, dtype: np.dtype[Any]) -> Records:
         raise OutOfMemoryError(
             f"n is {count}: the memory cannot hold so many transitions of {dtype.itemsize} bytes"
         ) from None
-
-
-def same_fields(given: np.dtype[Any], own: np.dtype[Any]) -> bool:
-    """Tell whether records hold the same fields, whatever their byte order and padding."""
-    if given.names != own.names:
-        return False
-    if given.names is None:
-        base_given, base_own = given.base, own.base
-        if given.subdtype or own.subdtype:
-            return given.shape == own.shape and same_fields(base_given, base_own)
-        return given.newbyteorder("=") == own.newbyteorder("=")
-    return all(same_fields(given[name], own[name]) for name in given.names)
-
-
-def _remedy(rows: NDArray[Any]) -> str:
-    """Say how records are made, to those who give something else."""
-    if rows.dtype.names is not None:
-        return ""
-    return "; give records, as in np.zeros(n, buffer.dtype) with its fields set, or tuples"
-
-
-def are_tuples(values: Any) -> bool:
-    """Tell whether these are tuples, one a record, in lists of any depth."""
-    return all(map(are_tuples, values)) if isinstance(values, list) else isinstance(values, tuple)
-
-
-def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
-    """Make records of what a caller gives as transitions."""
-    try:
-        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
-    if not same_fields(rows.dtype, dtype):
-        raise ArgumentTypeError(
-            f"transitions have dtype {rows.dtype}: it must be {dtype}{_remedy(rows)}"
-        )
-    return rows

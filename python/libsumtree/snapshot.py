@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from . import checkpoint
 from .checkpoint import state
 from .errors import CheckpointError
+from .records import Records
 
-Records = NDArray[Any]
 Datasets = Mapping[str, "Sequence[NDArray[Any]] | checkpoint.Stream"]
 
 BLOCK_BYTES = 16 << 20
@@ -138,7 +138,7 @@ class Rows:
         """Take note that a thread has begun to write: it will take the rows before long."""
         self._being_written = True
 
-    def blocks(self) -> Iterator[Records]:
+    def blocks(self) -> Iterator[NDArray[Any]]:
         """Yield the records, oldest first, in arrays that share their memory."""
         itemsize = self._bytes.shape[1]
         most = max(1, BLOCK_BYTES // itemsize)

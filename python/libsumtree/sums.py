@@ -1,8 +1,4 @@
-"""Trees of sums and of minima over the leaves of a complete binary tree.
-
-A node is always recomputed from its two children, in IEEE double, left before right. The whole tree
-is thus a function of its leaves alone, and every backend gives the bits of `libsumtree.reference`.
-"""
+"""Trees of sums and of minima, and what a tree of sums finds."""
 
 from __future__ import annotations
 
@@ -54,8 +50,8 @@ class SummedTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
 
         Notes
         -----
@@ -92,6 +88,8 @@ class SummedTree(Tree):
             If a target is negative, NaN or above the total, naming the first.
         ArgumentTypeError, DeviceArrayError
             If the dtype does not fit, or a device array is on another device or not contiguous.
+        ArgumentError
+            If there is no such side.
 
         Notes
         -----
@@ -182,7 +180,7 @@ class MinTree(Tree):
 
         Raises
         ------
-        RangeError
-            If the range is not within the leaves.
+        RangeError, ArgumentTypeError
+            If the range is not within the leaves, or not of integers.
         """
         return self._min(*as_range(start, stop, self._capacity))

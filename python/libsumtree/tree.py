@@ -95,6 +95,11 @@ class PriorityTree(SummedTree):
     backend : {"auto", "cpu", "multicore", "gpu"}
     device : int, optional
         As for `SumTree`, with the same errors.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If the seed is not one.
     """
 
     _KIND = PRIORITY
@@ -128,7 +133,10 @@ class PriorityTree(SummedTree):
 
     @property
     def rng_state(self) -> dict[str, Any]:
-        """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same."""
+        """The state of the draws: a ``numpy.random.Philox`` that is given it draws the same.
+
+        Setting it to anything else than the state of a Philox is an `ArgumentError`.
+        """
         return philox.state_of(self._rng)
 
     @rng_state.setter
@@ -215,8 +223,10 @@ class PriorityTree(SummedTree):
             If fewer than n leaves have a positive mass, without replacement.
         ExponentError
             If beta is outside 0 .. 1.
+        OutOfMemoryError
+            If the memory cannot hold n draws.
         DeviceArrayError, ArgumentTypeError, ShapeError, ArgumentError
-            If `out` or `xp` is not as described, or an argument does not go with `replace`.
+            If n, `out` or `xp` is not as described, or an argument does not go with `replace`.
 
         Notes
         -----

@@ -44,6 +44,11 @@ static inline void check_status(int32_t expected, int32_t actual, const char *te
 
 static inline bool equal_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0; }
 
+static inline bool same_rng(const sumtree_philox *a, const sumtree_philox *b) {
+    return memcmp(a->key, b->key, sizeof a->key) == 0 && memcmp(a->counter, b->counter, sizeof a->counter) == 0 &&
+           a->buffer_pos == b->buffer_pos;
+}
+
 static inline void check_double(double expected, double actual, const char *text, const char *file, int line) {
     if (!record(equal_bits(expected, actual), file, line)) {
         printf("%s is %a, expected %a\n", text, actual, expected);

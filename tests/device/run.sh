@@ -28,7 +28,7 @@ pack() {
     for backend in cpu gpu; do
         cp -L "$checkout/build/gpu/src/libsumtree_$backend.so" "$folder/lib/" || exit 1
     done
-    for suite in test_tree test_philox test_memory test_device; do
+    for suite in test_tree test_updates test_draws test_philox test_memory test_device test_device_trees; do
         cp "$checkout/build/gpu/tests/c/${suite}_gpu" "$folder/bin/" || exit 1
     done
     "$compiler" -O2 -std=gnu11 -I"$checkout/src" "$here/compare.c" -o "$folder/bin/compare" -ldl -lm || exit 1
@@ -95,7 +95,7 @@ without_plugin() {
 }
 
 run_correctness() {
-    for suite in test_device test_tree test_philox test_memory; do
+    for suite in test_device test_device_trees test_tree test_updates test_draws test_philox test_memory; do
         step "C suite $suite" 0 timeout 200 "$here/bin/${suite}_gpu"
     done
     step 'bit for bit as the cpu backend' 0 timeout 300 "$here/bin/compare" "$cpu" "$gpu" 0 "${LARGEST:-26}"

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from libsumtree import checkpoint
+from libsumtree.checkpoint import removable
 from libsumtree.checkpoint.block import Header
-from libsumtree.checkpoint.states import removable
 from libsumtree.errors import CheckpointError
 
 _DIGESTS = ("a" * 64, "0123456789abcdef" * 4)

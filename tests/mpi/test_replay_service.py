@@ -62,10 +62,30 @@ def test_stale_updates_are_counted_across_a_restart_of_the_learner(jobs: Jobs) -
     assert job.summary["stale"] == 8
 
 
+def test_an_actor_that_comes_back_does_not_stand_for_another(jobs: Jobs) -> None:
+    job = jobs.run("comes_again_and_again", "comes_last", capacity=500)
+    assert job.summary["added"] == {"1": 150, "2": 50}
+    assert job.summary["reason"] == "all clients left"
+
+
+def test_nobody_waits_for_clients_that_can_never_come(jobs: Jobs) -> None:
+    """Their records take more memory than there is; others are served."""
+    both = "comes_with_large_records", "comes_last"
+    job = jobs.run("comes_with_large_records", capacity=1 << 40, record=False)
+    assert job.summary["rejected"] == {"1": 1}
+    assert job.summary["reason"] == "all clients left"
+    assert jobs.run(*both, capacity=1 << 22, record=False).summary["inserted"] == 50
+
+
 def test_record_dtype_of_the_first_client_is_taken(jobs: Jobs) -> None:
     job = jobs.run("argues", capacity=100, clients=2, max_batch=100, record=False)
     assert job.summary["inserted"] == 4
     assert job.summary["rejected"] == {"1": 1}
+
+
+def test_what_no_message_holds_is_refused_before_it_is_sent(jobs: Jobs) -> None:
+    job = jobs.run("sends_more_than_a_message_holds", capacity=1, clients=2, record=False)
+    assert job.summary["rejected"] == {}
 
 
 def test_other_record_dtype_is_refused(jobs: Jobs) -> None:

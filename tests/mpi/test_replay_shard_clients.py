@@ -57,3 +57,9 @@ def test_another_number_of_shards_keeps_the_pace_and_knows_old_handles(
         assert "rate limit: as a learner has set it" in job.err
         limit = f'{{"min_size_to_sample": {minimum}, "samples_per_insert": 2.0, '
         assert (job.folder / "limit").read_text() == limit + '"error_buffer": 400.0}'
+
+
+def test_farewells_of_a_failed_client_wait_together(jobs: Jobs) -> None:
+    """For shards that do not answer, a failed client waits 2 s, however many they are."""
+    job = jobs.run_shards(4, "fails_before_deaf_shards", capacity=256)
+    assert 1.0 <= float((job.folder / "farewells").read_text()) < 3.0

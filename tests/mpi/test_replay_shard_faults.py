@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launch import Job, Jobs
-from libsumtree import checkpoint
+from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.checkpoint import read_manifest
 
 
@@ -107,6 +107,21 @@ def test_an_end_whose_checkpoint_cannot_begin(jobs: Jobs, tmp_path: Path, hindra
 
 
 # ---- what is refused ----
+
+
+def test_a_state_whose_shards_hold_different_records(jobs: Jobs, tmp_path: Path) -> None:
+    """As where a folder was put together by hand: nobody goes on from it, with either dtype."""
+    files, parts = tmp_path / "files", []
+    for shard, field in enumerate(("x", "y")):
+        folder = checkpoint.shard_folder(files, shard)
+        folder.mkdir(parents=True)
+        parts.append(folder / "replay-000000000001.h5")
+        PrioritizedReplayBuffer(64, [(field, "<f8")], seed=0).save(parts[-1])
+    checkpoint.write_manifest(checkpoint.manifest_of(files, 1), parts)
+    job = jobs.start_shards(2, "looks", capacity=128, checkpoint_dir=files, dtype=None)
+    assert job.end() != 0
+    assert "CheckpointMismatchError" in job.err
+    assert "shard 1 has dtype" in job.err
 
 
 def test_a_further_shard_that_is_asked_for_a_checkpoint(jobs: Jobs, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import time
 from typing import Any
 
 import numpy as np
@@ -408,11 +407,12 @@ def test_alpha_is_finite_and_not_negative(alpha: float) -> None:
     ("capacity", "itemsize"), [(2**40, 1), (2**36, 1), (2**24, 2**24), (2**20, 2**30)]
 )
 def test_what_memory_cannot_hold_is_refused_at_once(capacity: int, itemsize: int) -> None:
-    start = time.monotonic()
-    with pytest.raises(OutOfMemoryError, match="bytes") as caught:
+    """Before the tree is made, which takes seconds where there is room for that alone."""
+    with pytest.raises(
+        OutOfMemoryError, match=f"^{capacity} transitions of {itemsize} bytes"
+    ) as caught:
         st.PrioritizedReplayBuffer(capacity, [("blob", f"V{itemsize}")])
     assert isinstance(caught.value, MemoryError)
-    assert time.monotonic() - start < 10
 
 
 def test_a_buffer_is_not_pickled() -> None:

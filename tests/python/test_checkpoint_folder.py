@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from libsumtree import PrioritizedReplayBuffer, checkpoint
-from libsumtree.errors import CheckpointCorruptError, CheckpointError
-from libsumtree.replay.checkpoints import CheckpointFolder, Progress, read_file
+from libsumtree.errors import CheckpointCorruptError, CheckpointError, CheckpointMismatchError
+from libsumtree.replay.checkpoints import CheckpointFolder
+from libsumtree.replay.restored import Place, Progress, read_file, read_state
 
 RECORD = np.dtype([("x", "<f8")])
 
@@ -319,3 +320,20 @@ def test_saving_goes_on_beside_the_caller(tmp_path: Path) -> None:
     assert restored.progress.stale == 5
     assert restored.buffer.inserted == 1 << 16
     assert (restored.buffer.tree.min, restored.buffer.tree.max) == (3.0**0.6, 3.0**0.6)
+
+
+@pytest.mark.parametrize("shards", [0, 1, 2])
+def test_another_record_dtype_is_refused_before_memory_is_taken(
+    folder: CheckpointFolder, shards: int
+) -> None:
+    """By a service alone that takes the newest, or a file; and by shards that deal one out."""
+    path = folder.publish(make_buffer(), Progress())
+    capacity, other = 1 << 40, np.dtype([("y", "<f4")])
+
+    def read() -> object:
+        if shards == 0:
+            return folder.newest("cpu", capacity, other)
+        return read_state(path, "cpu", capacity, Place(0, shards, dtype=other))
+
+    with pytest.raises(CheckpointMismatchError, match="f4.* is asked for: give the same dtype"):
+        read()

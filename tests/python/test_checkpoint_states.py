@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from libsumtree import PrioritizedReplayBuffer, checkpoint
-from libsumtree.checkpoint import retention
 from libsumtree.errors import CheckpointCorruptError
 from libsumtree.inspection import check_state, list_folder, newest_whole
 
 
 def file_at(folder: Path, serial: int, parent: str | None = None) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    path = retention.path_of(folder, serial)
+    path = checkpoint.file_of(folder, serial)
     checkpoint.write(path, {"serial": serial, "folder": ascii(folder)}, {}, parent=parent)
     return path
 
@@ -28,7 +27,7 @@ def state(folder: Path, serial: int, shards: int = 2, parent: int | None = None)
     for shard in range(shards):
         place, digest = checkpoint.shard_folder(folder, shard), None
         if parent is not None:
-            digest = checkpoint.read_header(retention.path_of(place, parent)).digest
+            digest = checkpoint.read_header(checkpoint.file_of(place, parent)).digest
         files.append(file_at(place, serial, digest))
     return checkpoint.write_manifest(checkpoint.manifest_of(folder, serial), files).path
 
@@ -98,7 +97,7 @@ def test_one_shard_and_several_count_serials_together(tmp_path: Path) -> None:
 def test_damaged_states_do_not_count(tmp_path: Path) -> None:
     for serial in (1, 2, 3):
         state(tmp_path, serial)
-    retention.path_of(checkpoint.shard_folder(tmp_path, 1), 3).unlink()
+    checkpoint.file_of(checkpoint.shard_folder(tmp_path, 1), 3).unlink()
     with pytest.raises(CheckpointCorruptError, match="shard-0001"):
         checkpoint.files_of(checkpoint.manifest_of(tmp_path, 3))
     assert checkpoint.removable(tmp_path, keep=2) == []
@@ -112,7 +111,7 @@ def test_files_that_were_cut_short_do_not_count(tmp_path: Path) -> None:
         file_at(tmp_path, serial)
         state(tmp_path / "shards", serial)
     for folder in (tmp_path, checkpoint.shard_folder(tmp_path / "shards", 0)):
-        path = retention.path_of(folder, 3)
+        path = checkpoint.file_of(folder, 3)
         os.truncate(path, path.stat().st_size - 1)
     assert checkpoint.removable(tmp_path, keep=2) == []
     assert checkpoint.removable(tmp_path / "shards", keep=2) == []
@@ -154,7 +153,7 @@ def saved(path: Path, value: int) -> Path:
 
 def of_shards(folder: Path, serial: int, shards: int = 3) -> Path:
     places = [checkpoint.shard_folder(folder, shard) for shard in range(shards)]
-    files = [saved(retention.path_of(place, serial), serial) for place in places]
+    files = [saved(checkpoint.file_of(place, serial), serial) for place in places]
     return checkpoint.write_manifest(checkpoint.manifest_of(folder, serial), files).path
 
 
@@ -167,7 +166,7 @@ def test_a_folder_of_shards_is_listed_and_checked(tmp_path: Path) -> None:
     assert newest_whole(tmp_path) == paths[4]
 
     shard = checkpoint.shard_folder(tmp_path, 1)
-    file = [retention.path_of(shard, serial) for serial in range(6)]
+    file = [checkpoint.file_of(shard, serial) for serial in range(6)]
     os.truncate(file[2], file[2].stat().st_size - 1)
     file[3].unlink()
     shutil.copy(file[1], file[4])
@@ -187,7 +186,7 @@ def test_a_folder_of_shards_is_listed_and_checked(tmp_path: Path) -> None:
 
 def test_bytes_of_a_shard_are_checked(tmp_path: Path) -> None:
     older, path = of_shards(tmp_path, 1), of_shards(tmp_path, 2)
-    file = retention.path_of(checkpoint.shard_folder(tmp_path, 2), 2)
+    file = checkpoint.file_of(checkpoint.shard_folder(tmp_path, 2), 2)
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from libsumtree import PrioritizedReplayBuffer, checkpoint
-from libsumtree.checkpoint import retention
 from libsumtree.checkpoint.block import Header
 from libsumtree.cli import main
 from libsumtree.errors import CheckpointError
 from libsumtree.inspection import list_folder, newest_whole
-from libsumtree.replay.checkpoints import read_file
+from libsumtree.replay.restored import Place, read_file
 from libsumtree.snapshot import Base
 
 RECORD = np.dtype([("number", "i8")])
@@ -69,21 +68,21 @@ def test_a_parent_may_be_hidden(tmp_path: Path) -> None:
 def test_a_ring_of_parents_ends_nobodys_search(tmp_path: Path) -> None:
     digests = ["a" * 64, "b" * 64]
     for serial, (own, parent) in enumerate([digests, digests[::-1], digests[:1] * 2], 1):
-        retention.path_of(tmp_path, serial).write_bytes(Header(512, own, parent).to_bytes())
+        checkpoint.file_of(tmp_path, serial).write_bytes(Header(512, own, parent).to_bytes())
     assert [file.problem for file in list_folder(tmp_path)] == ["goes on from itself"] * 3
     assert checkpoint.removable(tmp_path, 1) == []
 
 
 def test_pipes_and_folders_stop_nothing(tmp_path: Path) -> None:
     for serial in (1, 2, 4):
-        buffer_of(serial).save(retention.path_of(tmp_path, serial))
-    os.mkfifo(retention.path_of(tmp_path, 3))
-    retention.path_of(tmp_path, 5).mkdir()
+        buffer_of(serial).save(checkpoint.file_of(tmp_path, serial))
+    os.mkfifo(checkpoint.file_of(tmp_path, 3))
+    checkpoint.file_of(tmp_path, 5).mkdir()
     (tmp_path / "replay-000000000006.h5").symlink_to("nowhere")
-    assert newest_whole(tmp_path) == retention.path_of(tmp_path, 4)
+    assert newest_whole(tmp_path) == checkpoint.file_of(tmp_path, 4)
     removable = checkpoint.removable(tmp_path, 1)
-    assert {retention.path_of(tmp_path, serial) for serial in (1, 2)} <= set(removable)
-    assert retention.path_of(tmp_path, 5) not in removable
+    assert {checkpoint.file_of(tmp_path, serial) for serial in (1, 2)} <= set(removable)
+    assert checkpoint.file_of(tmp_path, 5) not in removable
 
 
 def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
@@ -96,8 +95,8 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 
 def test_serials_may_grow_longer(tmp_path: Path) -> None:
     for serial in (10**12 - 1, 10**12):
-        buffer_of(serial).save(retention.path_of(tmp_path, serial))
-    assert [serial for serial, _ in retention.numbered_files(tmp_path)] == [10**12, 10**12 - 1]
+        buffer_of(serial).save(checkpoint.file_of(tmp_path, serial))
+    assert [serial for serial, _ in checkpoint.numbered_files(tmp_path)] == [10**12, 10**12 - 1]
 
 
 def test_an_export_spares_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,9 +115,9 @@ def test_an_epoch_is_new_in_both_folders(tmp_path: Path) -> None:
     for folder in (here, there):
         folder.mkdir()
     buffer_of(0).save(here / "f.h5")
-    first = read_file(here / "f.h5", "cpu", folder=there).buffer
+    first = read_file(here / "f.h5", "cpu", place=Place(folder=there)).buffer
     first.save(there / "g.h5")
-    second = read_file(there / "g.h5", "cpu", folder=there).buffer
-    third = read_file(here / "f.h5", "cpu", folder=there).buffer
+    second = read_file(there / "g.h5", "cpu", place=Place(folder=there)).buffer
+    third = read_file(here / "f.h5", "cpu", place=Place(folder=there)).buffer
     assert first.epoch < second.epoch < third.epoch
     assert checkpoint.open_epoch(here / "f.h5", 0) > third.epoch

@@ -108,6 +108,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out == f"libsumtree {__version__}\n"
+    assert "version" not in vars(make_parser().parse_args(["info"]))  # no option of a command
 
 
 # ---- JSON ----

@@ -292,3 +292,66 @@ def test_another_abi_version_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_library_is_refused(tmp_path: Path) -> None:
     message = run_with_library(tmp_path, None)
     assert message.startswith("backend 'cpu' cannot be loaded: ")
+
+
+# ---- what docstrings say ---------------------------------------------------------------
+
+
+RECORD = np.dtype([("x", "<f8")])
+
+
+def buffer_of(count: int, **options: Any) -> st.PrioritizedReplayBuffer:
+    buffer = st.PrioritizedReplayBuffer(5, RECORD, seed=0, **options)
+    buffer.add(np.zeros(count, RECORD))
+    return buffer
+
+
+TREE = tree_of(st.PriorityTree, 1.0, 2.0, 3.0)
+BUFFER = st.PrioritizedReplayBuffer
+NAMED: list[tuple[Any, Callable[[], Any]]] = [
+    (st.SumTree, lambda: st.SumTree(1.5)),  # type: ignore[arg-type]
+    (st.SumTree.update, lambda: TREE.update(0, [1.0, 2.0])),
+    (st.SumTree.__getitem__, lambda: TREE[3]),
+    (st.SumTree.__getitem__, lambda: TREE[0.5]),
+    (st.SumTree.__getitem__, lambda: TREE[::0]),
+    (st.SumTree.sum, lambda: TREE.sum(2, 1)),
+    (st.SumTree.sum, lambda: TREE.sum(0.5)),
+    (st.MinTree.min, lambda: st.MinTree(3).min(0, 4)),
+    (st.MinTree.min, lambda: st.MinTree(3).min(0.5)),  # type: ignore[arg-type]
+    (st.SumTree.find, lambda: TREE.find(1.0, "middle")),
+    (st.PriorityTree, lambda: st.PriorityTree(3, seed=-1)),
+    (st.PriorityTree.sample, lambda: TREE.sample(-1)),
+    (st.PriorityTree.sample, lambda: TREE.sample(0.5)),
+    (st.PriorityTree.sample, lambda: TREE.sample(2**50)),
+    (st.PriorityTree.rng_state, lambda: setattr(TREE, "rng_state", {})),
+    (st.BetaSchedule, lambda: st.BetaSchedule(stop=math.inf)),
+    (st.BetaSchedule, lambda: st.BetaSchedule(samples=0)),
+    (st.BetaSchedule, lambda: st.BetaSchedule(samples=0.5)),  # type: ignore[arg-type]
+    (BUFFER, lambda: BUFFER(5, "f4")),
+    (BUFFER, lambda: BUFFER(5, RECORD, max_age=0)),
+    (BUFFER.add, lambda: (lambda b: (b.begin_add(1), b.add((1.0,))))(buffer_of(1))),
+    (BUFFER.__getitem__, lambda: buffer_of(1)[0.5]),
+    (BUFFER.sample, lambda: buffer_of(1).sample(-1)),
+    (BUFFER.sample, lambda: buffer_of(1).sample(0.5)),  # type: ignore[call-overload]
+    (BUFFER.sample, lambda: buffer_of(1).sample(2**50)),
+    (BUFFER.save, lambda: buffer_of(1).save("x.h5", "rar")),
+    (BUFFER.begin_add, lambda: buffer_of(1).begin_add(0.5)),  # type: ignore[arg-type]
+    (BUFFER.probabilities, lambda: buffer_of(1).probabilities([0.5])),
+    (BUFFER.set_alpha, lambda: buffer_of(1).set_alpha("x")),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("documented", "call"), NAMED)
+def test_docstrings_name_the_errors(documented: Any, call: Callable[[], Any]) -> None:
+    with pytest.raises(st.SumTreeError) as caught:
+        call()
+    assert re.search(rf"\b{type(caught.value).__name__}\b", documented.__doc__)
+
+
+def test_docstrings_name_the_errors_of_load(tmp_path: Path) -> None:
+    path = tmp_path / "x.h5"
+    buffer_of(1).save(path)
+    for options in ({"capacity": 0}, {"capacity": 0.5}, {"backend": "x"}, {"device": 99}):
+        with pytest.raises(st.SumTreeError) as caught:
+            BUFFER.load(path, **options)
+        assert type(caught.value).__name__ in str(BUFFER.load.__doc__)

@@ -93,6 +93,13 @@ def test_every_site_of_the_package_is_safe_and_says_what_it_is_for() -> None:
         assert read_site(path, 5).launcher
 
 
+def test_every_site_of_the_package_has_a_row_on_the_page_of_clusters() -> None:
+    page = (CHECKOUT / "docs" / "clusters.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    assert {path.stem for path in (CHECKOUT / "jobs" / "sites").glob("*.sh")} <= named
+
+
 def test_a_site_is_taken_from_the_nearest_folder(home: Path) -> None:
     own = make_site(home / ".config" / "libsumtree" / "sites", "mpirun")
     assert places.find_site("mpirun") == own
@@ -391,6 +398,26 @@ def test_command_lines_that_cannot_be(
     said = capsys.readouterr().err
     assert said.startswith("libsumtree: error: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "program", "text"),
+    [
+        (6, "apex --sed 0", "unrecognized arguments: --sed 0, perhaps --seed was meant"),
+        (6, "replay --capacity 9 --sed 0 -- true", "perhaps --seed was meant; see libsumtree rep"),
+        (6, "replay -- true", "the following arguments are required: --capacity"),
+        (2, "apex", "apex needs 3 ranks or more; the job has 2"),
+        (3, "replay --capacity 9 --shards 2 -- true --shards 1", "replay needs 4 ranks or more"),
+    ],
+)
+def test_what_the_program_would_refuse_is_refused_before_it_waits_in_a_queue(
+    ranks: int, program: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["jobs", "render", "--scheduler", "slurm", "--site", "mpirun", "--ranks", str(ranks)]
+    assert main([*words, *program.split()]) == 2
+    printed = capsys.readouterr()
+    assert text in printed.err
+    assert printed.out == ""
 
 
 def test_list_shows_sites_and_what_is_wrong_with_one(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from libsumtree.errors import ArgumentError, ArgumentTypeError, ProtocolError
+from libsumtree.errors import ArgumentError, ArgumentTypeError, ProtocolError, ShapeError
 from libsumtree.replay import archive
 from libsumtree.replay.messages import (
     HEADER_SIZE,
@@ -290,3 +290,9 @@ def test_other_tables_are_refused(table: str) -> None:
 def test_what_is_no_learner_state_is_refused(state: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         archive.pack(state)
+
+
+def test_a_learner_state_that_no_message_holds_is_refused_unread() -> None:
+    """Nobody ever writes to its pages, nor reads them."""
+    with pytest.raises(ShapeError, match=r"a learner state of \d{10} bytes: at most 2147483647"):
+        archive.pack({"weights": np.zeros((1 << 31) - 1, np.uint8)})

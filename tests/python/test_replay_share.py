@@ -109,3 +109,12 @@ def test_a_share_is_above_0_and_at_most_1(share: float) -> None:
         ReplayConfig(10, learner_share=share)
     with pytest.raises(ArgumentTypeError):
         ReplayConfig(10, learner_share="0.2")  # type: ignore[arg-type]
+
+
+def test_a_share_near_0_is_a_share(clock: Clock) -> None:
+    share = LearnerShare(5e-324)
+    share.came(clock.now, pressed=True)
+    clock.serve(share, 0)
+    assert not share.is_spent(coming=True)
+    clock.serve(share, 1)
+    assert share.is_spent(coming=True)

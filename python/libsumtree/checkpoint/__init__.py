@@ -3,8 +3,8 @@
 The format is written down in ``docs/checkpoint-format.md``. From the bottom up: `storable` (what
 HDF5 can hold), `block` (the first bytes of a file), `lock` (one writer of a folder), `ledger` (the
 epochs that were opened), `writer`, `reader`, `chain` (full and incremental files), `state` (what
-the files of a chain say of a buffer), `retention` (their names), `manifest` (the files of several
-shards) and `states` (what a folder holds of either, and what of it is needed).
+the files of a chain say of a buffer), `manifest` (the files of several shards) and `folder` (the
+states in one, their names, and what of it is needed).
 
 This package knows nothing of buffers. It needs h5py, the extra ``hdf5``, only once a file is
 written or read.
@@ -13,19 +13,21 @@ written or read.
 from ..ids import MAX_EPOCH
 from .block import BLOCK_SIZE, FORMAT, Header, read_header
 from .chain import MOST_FILES, Chain, headers, read_chain
-from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
-from .lock import FolderLock
-from .manifest import Manifest, parse_manifest, read_manifest, write_manifest
-from .reader import Checkpoint, StoredArray, bytes_told, check, read
-from .states import (
+from .folder import (
     MANIFEST_SUFFIX,
+    file_of,
     files_of,
     manifest_of,
     next_serial,
+    numbered_files,
     numbered_states,
     removable,
     shard_folder,
 )
+from .ledger import LEDGER_NAME, open_epoch, open_epoch_in
+from .lock import FolderLock
+from .manifest import Manifest, parse_manifest, read_manifest, write_manifest
+from .reader import Checkpoint, StoredArray, bytes_told, check, read
 from .storable import (
     escape_name,
     is_storable,
@@ -54,11 +56,13 @@ __all__ = [
     "check",
     "compression_filters",
     "escape_name",
+    "file_of",
     "files_of",
     "headers",
     "is_storable",
     "manifest_of",
     "next_serial",
+    "numbered_files",
     "numbered_states",
     "open_epoch",
     "open_epoch_in",

@@ -10,6 +10,7 @@ the newest transitions, and in an incremental file of no fewer than there are ``
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,13 +75,13 @@ def extent_of(link: Checkpoint) -> Extent:
         rows, masses = len_of(link, TRANSITIONS), len_of(link, MASSES)
         record = dtype_from_text(str(link.attributes["dtype"]))
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise _no_buffer(link, f"{type(error).__name__}: {error}") from error
+        raise no_buffer(link, error) from error
     layout = layout_of(record)
     context = 0 if layout is None else min(layout.context, cursor - size)
     full = link.header.parent is None
     fits = 0 <= masses <= size <= min(cursor, capacity) and cursor <= MAX_NUMBER
     if not fits or not (rows == size + context and masses == size if full else rows <= masses):
-        raise _no_buffer(
+        raise no_buffer(
             link,
             f"{rows} transitions and {masses} masses do not fit size {size}, cursor {cursor} and "
             f"capacity {capacity}",
@@ -104,7 +105,7 @@ def _check_attributes(link: Checkpoint) -> None:
         is_beta = beta.dtype == np.float64 and beta.shape == (2,) and np.isfinite(beta).all()
         wrong += [] if is_beta else ["beta"]
     if wrong:
-        raise _no_buffer(link, f"{wrong[0]} is {said.get(wrong[0])!r:.80}")
+        raise no_buffer(link, f"{wrong[0]} is {said.get(wrong[0])!r:.80}")
 
 
 def len_of(link: Checkpoint, name: str) -> int:
@@ -116,11 +117,11 @@ def _check_dtypes(link: Checkpoint, record: np.dtype[Any]) -> None:
     stored, masses = link.datasets[TRANSITIONS], link.datasets[MASSES]
     expected = storable_record(record)
     if (stored.dtype, stored.shape[1:]) != (expected.base, expected.shape):
-        raise _no_buffer(
+        raise no_buffer(
             link, f"records are stored as {stored.dtype} {stored.shape} where {expected} is needed"
         )
     if masses.dtype != np.float64 or len(masses.shape) != 1:
-        raise _no_buffer(link, f"masses are {masses.dtype} {masses.shape}")
+        raise no_buffer(link, f"masses are {masses.dtype} {masses.shape}")
 
 
 def extents_of(chain: Chain) -> list[Extent]:
@@ -142,7 +143,7 @@ def extents_of(chain: Chain) -> list[Extent]:
             before.cursor, after.oldest_record
         )
         if not same or not goes_on or after.cursor < before.cursor:
-            raise _no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
+            raise no_buffer(link, f"it does not go on from {chain.links[at - 1].path.name}")
     return extents
 
 
@@ -185,10 +186,10 @@ def times_of(chain: Chain) -> NDArray[np.int64]:
     size = int(newest.attributes["size"])
     if stored is None or stored.dtype != np.int64 or stored.shape != (size,):
         found = "no" if stored is None else f"{stored.dtype} {stored.shape}"
-        raise _no_buffer(newest, f"{found} {TIMES_SAMPLED} where int64 ({size},) is needed")
+        raise no_buffer(newest, f"{found} {TIMES_SAMPLED} where int64 ({size},) is needed")
     times: NDArray[np.int64] = stored.read()
     if (times < 0).any():
-        raise _no_buffer(newest, f"{TIMES_SAMPLED} holds a negative count")
+        raise no_buffer(newest, f"{TIMES_SAMPLED} holds a negative count")
     return times
 
 
@@ -211,7 +212,7 @@ def _changes(link: Checkpoint, extent: Extent) -> tuple[NDArray[np.int64], NDArr
         ):
             raise ValueError("numbers are not ascending and held")
     except (KeyError, IndexError, ValueError) as error:
-        raise _no_buffer(link, str(error)) from error
+        raise no_buffer(link, str(error)) from error
     return found, masses.read()
 
 
@@ -250,5 +251,15 @@ def as_stored(storage: NDArray[Any], stored: StoredArray) -> NDArray[Any]:
     return storage.view(stored.dtype)
 
 
-def _no_buffer(link: Checkpoint, why: str) -> CheckpointCorruptError:
-    return CheckpointCorruptError(f"checkpoint {link.path} does not hold a buffer: {why}")
+def check_sums(link: Checkpoint, found: Mapping[str, float]) -> None:
+    """Raise `ValueError` unless a file says of its masses what they are: min, max or total."""
+    for name, value in found.items():
+        if link.attributes[name] != value:
+            said = link.attributes[name]
+            raise ValueError(f"{name} is {said}, but {value} that of the masses")
+
+
+def no_buffer(link: Checkpoint, why: str | Exception) -> CheckpointCorruptError:
+    """Make the error for a file that is whole, and holds no buffer."""
+    reason = why if isinstance(why, str) else f"{type(why).__name__}: {why}"
+    return CheckpointCorruptError(f"checkpoint {link.path} does not hold a buffer: {reason}")

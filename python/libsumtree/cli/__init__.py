@@ -52,6 +52,11 @@ COMMANDS: Mapping[str, ModuleType] = {
 class _Version(argparse.Action):
     """Print the version, which is looked up when it is asked for."""
 
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        # No option of a command is called version.
+        nowhere = argparse.SUPPRESS
+        super().__init__(option_strings, dest=nowhere, default=nowhere, nargs=0, help=help)
+
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         """Print it and exit."""
         from .. import __version__
@@ -63,9 +68,7 @@ class _Version(argparse.Action):
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of all commands."""
     parser = Parser(prog="libsumtree", description="Prioritized replay: exact, fast, deployable.")
-    parser.add_argument(
-        "--version", action=_Version, nargs=0, help="show program's version number and exit"
-    )
+    parser.add_argument("--version", action=_Version, help="show program's version number and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS.values():
         command.add_parser(commands)

@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -273,7 +274,21 @@ def _rendered(args: argparse.Namespace) -> tuple[str, str]:
             raise JobError(f"--max-restarts is {args.max_restarts}: it must be 0 or more")
         settings["LIBSUMTREE_MAX_RESTARTS"] = str(args.max_restarts)
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
-    return scheduler, render(scheduler, site.path, request, program, settings)
+    script = render(scheduler, site.path, request, program, settings)
+    _check_program(program, request.ranks)
+    return scheduler, script
+
+
+def _check_program(program: Sequence[str], ranks: int) -> None:
+    """Refuse now what the program would refuse when its turn in the queue has come."""
+    from . import make_parser
+
+    name, *options = program
+    if name == "replay":
+        options = ["--ranks", str(ranks), *options[: options.index("--")]]
+    shards = getattr(make_parser().parse_args([name, *options]), "shards", 1)
+    if ranks < shards + 2:
+        raise JobError(f"{name} needs {shards + 2} ranks or more; the job has {ranks}")
 
 
 def _render(args: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ from .client import ReplayClient
 from .config import ReplayConfig
 from .learner import LearnerClient, ReplaySample
 from .limiter import RateLimit, RateLimiter
-from .server import ReplayRank, ReplaySummary
+from .rank import ReplayRank, ReplaySummary
 from .sharded_actor import ShardedActor
 from .sharded_learner import ShardedLearner
 from .signals import StopFlag, install_signal_flag

@@ -160,7 +160,7 @@ class ActorClient(ReplayClient):
         sequence, count = self._next_sequence(), len(rows)
         data = encode_add(sequence, count, self._itemsize, values, rows.view(np.uint8))
         self._begin(Kind.ADD, sequence)
-        self._channel.send_encoded(self._server, data)
+        self._channel.send_encoded(self._replay_rank, data)
         self._inflight[sequence] = count
 
     def _send_large(

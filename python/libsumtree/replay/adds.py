@@ -184,7 +184,7 @@ class Adds:
         last: dict[Peer, tuple[int, int]] = {}
         for peer, sequence, count in held:
             peer.unacked -= 1
-            peers.counters.answered(peer.rank, sequence)
+            peers.counters.times.end(peer.rank, sequence)
             last[peer] = sequence, count + (last[peer][1] if peer in last else 0)
         ring = peers.ring()
         value, real = ring.inserted, ring.tree.max

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+# Looks in vain without a sleep.
+_SPINS = 50
 # While a long message is on its way: seconds of looks without a sleep, and the sleep after that.
 _AWAKE_MOVING = 1e-3
 _SLEEP_MOVING = 50e-6
@@ -227,13 +229,10 @@ class Backoff:
     ----------
     longest : float
         The longest sleep, in seconds; 0 for none.
-    spins : int
-        Looks without a sleep.
     """
 
-    def __init__(self, longest: float, spins: int = 50) -> None:
+    def __init__(self, longest: float) -> None:
         self._longest = longest
-        self._spins = spins
         self._idle = 0
         self._asleep_from = 0.0
         self._sleep = 0.0
@@ -250,7 +249,7 @@ class Backoff:
             self._idle, self._sleep = 0, 0.0
             return
         self._idle += 1
-        if self._idle <= self._spins or not self._longest:
+        if self._idle <= _SPINS or not self._longest:
             os.sched_yield()
         elif moving:
             self._turn_moving()
@@ -260,7 +259,7 @@ class Backoff:
 
     def _turn_moving(self) -> None:
         now = time.monotonic()
-        if self._idle == self._spins + 1:
+        if self._idle == _SPINS + 1:
             self._asleep_from = now + _AWAKE_MOVING
         if now < self._asleep_from:
             os.sched_yield()

@@ -7,10 +7,12 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
-from ..checkpoint import retention
 from ..errors import CheckpointCorruptError, CheckpointError
 from ..files import prove_writable
 from ..snapshot import Base, Snapshot
@@ -129,7 +131,7 @@ class CheckpointFolder:
 
     def files(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file, the newest first."""
-        return retention.numbered_files(self.folder)
+        return checkpoint.numbered_files(self.folder)
 
     def states(self) -> list[tuple[int, Path]]:
         """Return serial and path of each file and of each manifest, the newest first."""
@@ -139,7 +141,9 @@ class CheckpointFolder:
         """Leave alone what is in the folder now, whatever `keep` says."""
         self._oldest = self._next_serial()
 
-    def newest(self, backend: str, capacity: int | None = None) -> Restored | None:
+    def newest(
+        self, backend: str, capacity: int | None = None, dtype: np.dtype[Any] | None = None
+    ) -> Restored | None:
         """Read the newest state that is whole; None if the folder holds no file at all.
 
         What is damaged, or goes on from a file that is damaged or missing, is passed over, and that
@@ -149,15 +153,17 @@ class CheckpointFolder:
         ------
         CheckpointCorruptError
             If there are files, and every one is damaged.
+        CheckpointMismatchError
+            If it is not of the record `dtype` that is asked for.
         CheckpointError
             If a file cannot be read for another reason, such as a newer format.
         """
-        damaged = []
+        damaged, place = [], Place(folder=self.folder, dtype=dtype)
         for _, path in self.states():
             try:
                 if path.suffix == checkpoint.MANIFEST_SUFFIX and capacity is not None:
-                    return read_state(path, backend, capacity, Place(folder=self.folder))
-                return read_file(path, backend, capacity)
+                    return read_state(path, backend, capacity, place)
+                return read_file(path, backend, capacity, place)
             except CheckpointCorruptError as error:
                 say(f"passing over a damaged checkpoint, {path.name}: {error}")
                 damaged.append(path.name)
@@ -180,7 +186,7 @@ class CheckpointFolder:
         """
         try:
             self.renew_lock()
-            path = retention.path_of(self.folder, self._next_serial())
+            path = checkpoint.file_of(self.folder, self._next_serial())
         except OSError as error:
             raise CheckpointError(
                 f"cannot write a checkpoint into {self.folder}: {error.strerror or error}"

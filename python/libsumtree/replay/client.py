@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -27,11 +27,13 @@ from ..errors import (
 )
 from ..metrics import Histogram
 from ..records import check_record_dtype, dtype_to_text
-from .channel import MPI, Backoff, Channel, Incoming, Malformed, Outgoing
+from .arrivals import Arrival, arrivals_of
+from .channel import MPI, Backoff, Channel, Malformed, Outgoing, wait_turns
 from .messages import TEXT_LIMIT, Bytes, Code, Flag, Kind, Message, Wait
-from .receiving import LOOKS_MOVING, Receive, Received, check_receive
+from .receiving import Receive, Received, check_receive
 from .streams import ALONE
 from .terms import Terms
+from .times import RequestTimes
 
 IDLE_SLEEP = 0.001
 """Longest sleep of a client between two looks for messages, in seconds, if nothing is said."""
@@ -41,8 +43,6 @@ _FAREWELL_SECONDS = 2.0
 _ASK_SECONDS = 1.0
 _LEAST_ASKING = 0.05
 _NOTHING: Bytes = np.empty(0, np.uint8)
-_MOST_TIMES = 4096
-_TIMED = {Kind.ADD: "add", Kind.SAMPLE: "sample", Kind.DRAW: "sample", Kind.UPDATE: "update"}
 
 
 class ReplayClient:
@@ -91,6 +91,8 @@ class ReplayClient:
 
     _ROLE = Flag.NONE
     _number = ALONE
+    _place = 1, 0
+    """How many shards the service has, and which of them this is a client of."""
 
     def __init__(
         self,
@@ -108,10 +110,7 @@ class ReplayClient:
         self._idle_sleep = checked_timeout(idle_sleep, "idle_sleep")
         self._receive = receive
         check_receive(receive, 1)
-        self._round_trips = {name: Histogram() for name in _TIMED.values()}
-        # Times go into the histograms many at once: that costs a tenth of one after another.
-        self._times: dict[str, list[int]] = {name: [] for name in _TIMED.values()}
-        self._sent: dict[int, tuple[str, int]] = {}
+        self._times = RequestTimes()
         self._asked = 0
         self._reason: Message | None = None
         size = comm.Get_size()
@@ -120,9 +119,9 @@ class ReplayClient:
                 f"replay_rank is {replay_rank}: another rank of the {size} is needed, "
                 f"and this is rank {comm.Get_rank()}"
             )
-        self._server = replay_rank
+        self._replay_rank = replay_rank
         self._channel = Channel(comm, TEXT_LIMIT, replay_rank, receive)
-        self._arrivals = _arrivals_of(comm)
+        self._arrivals = arrivals_of(comm)
         # Answers to a former client of this rank must never pass for answers to this one.
         self._sequence = self._first = time.time_ns()
         self._problem: SumTreeError | None = None
@@ -146,10 +145,7 @@ class ReplayClient:
     @property
     def round_trips(self) -> dict[str, Histogram]:
         """Times from a request to its answer, by ``"add"``, ``"sample"`` and ``"update"``."""
-        for name, times in self._times.items():
-            self._round_trips[name].add_all(times)
-            times.clear()
-        return self._round_trips
+        return self._times.histograms()
 
     def poll(self) -> None:
         """Take what the replay rank has sent, without waiting.
@@ -173,7 +169,7 @@ class ReplayClient:
             If the replay rank does not answer.
         """
         if not self._gone:
-            self._say_bye(Flag.NONE, self._timeout)
+            self._say_bye()
             self._raise_problem()
 
     def __enter__(self) -> Self:
@@ -187,8 +183,8 @@ class ReplayClient:
     ) -> None:
         if kind is None or issubclass(kind, ReplayStopped):
             self.close()
-        elif not self._gone:
-            self._leave_failed()
+        else:
+            leave_failed([self])
 
     # ---- for the two kinds of client ----
 
@@ -198,15 +194,13 @@ class ReplayClient:
 
     def _send(self, message: Message, *body: Any, payload: Bytes | None = None) -> Outgoing | None:
         self._begin(message.kind, message.sequence)
-        return self._channel.send(self._server, message, *body, payload=payload)
+        return self._channel.send(self._replay_rank, message, *body, payload=payload)
 
     def _begin(self, kind: Kind, sequence: int) -> None:
         """Begin the time of a request that is timed."""
         if self._gone:
             raise ReplayError("this client is closed")
-        name = _TIMED.get(kind)
-        if name is not None:
-            self._sent[sequence] = name, time.perf_counter_ns()
+        self._times.begin(self._replay_rank, sequence, kind)
 
     def _next_sequence(self) -> int:
         self._sequence += 1
@@ -222,11 +216,11 @@ class ReplayClient:
         """Take every message that is there; return whether there was any."""
         busy = False
         while True:
-            if self._server in self._arrivals:
-                payload = self._arrivals[self._server].turn(self._channel)
+            if self._replay_rank in self._arrivals:
+                payload = self._arrivals[self._replay_rank].turn(self._channel)
                 if payload is None:
                     break
-                self._take(self._arrivals.pop(self._server).message, payload)
+                self._take(self._arrivals.pop(self._replay_rank).message, payload)
                 busy = True
             received = self._channel.next()
             if received is None:
@@ -246,7 +240,7 @@ class ReplayClient:
         if isinstance(message, Malformed):
             raise ProtocolError(f"from the replay rank: {message.reason}")
         if message.announced:
-            self._arrivals[self._server] = _Arrival(message)
+            self._arrivals[self._replay_rank] = Arrival(message)
         else:
             self._take(message, _NOTHING)
 
@@ -290,7 +284,7 @@ class ReplayClient:
     @property
     def _is_moving(self) -> bool:
         """Whether a long message is on its way in or out, see `Backoff`."""
-        return self._server in self._arrivals or self._channel.is_moving
+        return self._replay_rank in self._arrivals or self._channel.is_moving
 
     def _ask(self) -> None:
         """Ask the replay rank what it waits for."""
@@ -299,11 +293,11 @@ class ReplayClient:
 
     def _timed_out(self, what: str, seconds: float) -> ReplayTimeoutError:
         """Return the exception of a client that has waited long enough, with what for."""
-        late = f"no {what} from the replay rank (rank {self._server}) within {seconds:g} s"
+        late = f"no {what} from the replay rank (rank {self._replay_rank}) within {seconds:g} s"
         if not self._asked:
             return ReplayTimeoutError(late)
         if self._reason is None:
-            return ReplayTimeoutError(f"{late}: no answer from rank {self._server}")
+            return ReplayTimeoutError(f"{late}: no answer from rank {self._replay_rank}")
         return ReplayTimeoutError(f"{late}: it {self._reason.text}", _wait_of(self._reason).text)
 
     def _raise_problem(self) -> None:
@@ -341,12 +335,7 @@ class ReplayClient:
 
     def _answered(self, sequence: int) -> None:
         """End the time of a request, if it has one."""
-        timed = self._sent.pop(sequence, None)
-        if timed is not None:
-            times = self._times[timed[0]]
-            times.append(time.perf_counter_ns() - timed[1])
-            if len(times) >= _MOST_TIMES:
-                _ = self.round_trips
+        self._times.end(self._replay_rank, sequence)
 
     def _say_hello(self) -> None:
         hello = Message(
@@ -356,16 +345,23 @@ class ReplayClient:
         self._wait(lambda: self._terms is not None, "welcome", ask=False)
         misfit = self._misfit(self._agreed)
         if misfit:
-            self._say_bye(Flag.NONE, self._timeout)
+            self._say_bye()
             raise WorldError(misfit)
 
     def _misfit(self, terms: Terms) -> str:
         """Say why this client is not for such a replay rank; empty if it is."""
-        if terms.shards == 1:
+        shards, shard = self._place
+        if (terms.shards, terms.shard) == self._place:
             return ""
+        if shards == 1:
+            return (
+                f"the replay rank (rank {self._replay_rank}) is one of {terms.shards} shards: "
+                f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
+            )
         return (
-            f"the replay rank (rank {self._server}) is one of {terms.shards} shards: "
-            f"use ShardedActor and ShardedLearner, with shards={terms.shards}"
+            f"the replay rank (rank {self._replay_rank}) is shard {terms.shard} of {terms.shards}, "
+            f"where shard {shard} of {shards} was expected: give its service and all clients the "
+            "same shards"
         )
 
     def _be_welcome(self, message: Message, payload: Bytes) -> None:
@@ -382,66 +378,41 @@ class ReplayClient:
     def _take_state(self, data: Bytes) -> None:
         raise ProtocolError("the replay rank sent a learner state to a client that is no learner")
 
-    def _say_bye(self, flag: int, timeout: float) -> None:
-        self._send(Message(Kind.BYE, sequence=self._next_sequence(), flags=flag))
-        self._wait(lambda: self._gone, "goodbye", timeout, problems=False, ask=False)
+    def _say_bye(self) -> None:
+        self._send_bye(Flag.NONE)
+        self._wait(lambda: self._gone, "goodbye", problems=False, ask=False)
         self._channel.close()
 
-    def _leave_failed(self) -> None:
-        """Tell that this client failed; the exception on its way matters more than any answer."""
-        try:
-            self._say_bye(Flag.FAILED, min(_FAREWELL_SECONDS, self._timeout))
-        except SumTreeError:
-            pass
-        finally:
-            self._gone = True
-            self._channel.close()
+    def _send_bye(self, flag: int) -> None:
+        self._send(Message(Kind.BYE, sequence=self._next_sequence(), flags=flag))
 
 
-_keyval = MPI.KEYVAL_INVALID
+def leave_failed(clients: Sequence[ReplayClient]) -> None:
+    """Tell that these clients failed, all at once; the exception on its way matters more."""
+    leaving = [client for client in clients if not client._gone]
+    if not leaving:
+        return
+    try:
+        for client in leaving:
+            client._send_bye(Flag.FAILED)
+        waiting, first = leaving, leaving[0]
+        for _ in wait_turns(min(_FAREWELL_SECONDS, first._timeout), first._idle_sleep):
+            waiting = [client for client in waiting if not _has_parted(client)]
+            if not waiting:
+                break
+    finally:
+        for client in leaving:
+            client._gone = True
+            client._channel.close()
 
 
-def _arrivals_of(comm: MPI.Intracomm) -> dict[int, _Arrival]:
-    """Return what is on its way to this rank, by replay rank; the communicator keeps it.
-
-    A payload belongs to the announcement before it, even if that was for a client that is no more.
-    """
-    global _keyval
-    if _keyval == MPI.KEYVAL_INVALID:
-        _keyval = MPI.Comm.Create_keyval()
-    kept: Any = comm.Get_attr(_keyval)
-    arrivals: dict[int, _Arrival] = {} if kept is None else kept
-    if kept is None:
-        comm.Set_attr(_keyval, arrivals)
-    return arrivals
-
-
-class _Arrival:
-    """A control message whose payload is on its way, however often a wait for it is given up."""
-
-    __slots__ = ("_incoming", "message")
-
-    def __init__(self, message: Message) -> None:
-        self.message = message
-        self._incoming: Incoming | None = None
-
-    def turn(self, channel: Channel) -> Bytes | None:
-        """Return the payload once it is there.
-
-        Raises
-        ------
-        ProtocolError
-            If it is not as long as announced.
-        """
-        if self._incoming is None:
-            probe = channel.probe(self.message.source)
-            if probe is None:
-                return None
-            nbytes = self.message.payload
-            if probe.nbytes != nbytes:
-                raise ProtocolError(f"a payload of {probe.nbytes} bytes instead of {nbytes}")
-            self._incoming = probe.receive(np.empty(nbytes, np.uint8))
-        return self._incoming.buffer if self._incoming.done(LOOKS_MOVING) else None
+def _has_parted(client: ReplayClient) -> bool:
+    """Whether a client that has said BYE has nothing more to wait for."""
+    try:
+        client._pump()
+    except SumTreeError:
+        return True
+    return client._gone
 
 
 def checked_timeout(timeout: float, name: str = "timeout") -> float:

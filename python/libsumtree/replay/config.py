@@ -84,9 +84,10 @@ class ReplayConfig:
         Seconds between two status lines on standard error, where each takes the place of the one
         before on a terminal. 0: none.
     clients : int, optional
-        The service ends by itself once so many clients have left and none is there. None: as many
-        as `comm` has ranks that are no replay ranks. A rank whose client leaves and comes again
-        counts each time.
+        The service ends by itself once so many clients have left and none is there; a rank whose
+        client leaves and comes again counts each time. None: once a client of every rank that is no
+        replay rank has left, and none is there. A client for whose records there is no memory
+        counts as one that has left.
 
     Raises
     ------

@@ -17,8 +17,7 @@ import numpy as np
 from ..arguments import Doubles
 from ..buffer import Sample
 from ..errors import EmptyTreeError
-from .intake import as_bytes
-from .messages import INLINE_LIMIT, Code, Flag, Kind, Message
+from .messages import Code, Kind, Message
 from .peers import Peer, Peers, RefusedError
 from .routing import find_rests, fit_targets, fractions_of, targets_of, weights_of
 
@@ -93,33 +92,17 @@ def sample(peers: Peers, peer: Peer, n: int, beta: float | None) -> Sample:
 
 def answer(peers: Peers, peer: Peer, request: Message) -> None:
     """Send what stands at the targets; nothing of them if this shard has become empty."""
-    buffer, share = peers.ring(), amount(peers, request)
-    beta, total = buffer.beta, buffer.tree.total
+    buffer = peers.ring()
+    total = buffer.tree.total
     rests = _targets(request) if total > 0.0 else np.zeros(0)
     if len(rests) and request.real != total:
         peers.counters.clamped += len(rests)
     indices = np.zeros(0, np.int64)
     if len(rests):
         indices = find_rests(buffer.tree, fit_targets(rests, request.real, total))
+    beta = buffer.beta
     taken = buffer.take(indices, counts=request.value > 0)
     peers.note_position(peer, _POSITION.unpack_from(request.body.data)[0])
-    peers.progress.sampled += len(indices)
-    peers.counters.requests += 1
-    peers.counters.sampled += len(indices)
-    peers.limiter.sampled(share)
-    transitions = as_bytes(taken.transitions)
-    inline = transitions.nbytes <= INLINE_LIMIT
-    reply = request.answer(
-        Kind.DRAWN,
-        count=len(indices),
-        itemsize=buffer.sample_dtype.itemsize,
-        payload=transitions.nbytes,
-        value=peer.updates,
-        real=beta,
-        flags=Flag.INLINE if inline else Flag.NONE,
-    )
-    body = (peers.status().pack(), taken.ids, indices, taken.masses)
-    if inline:
-        peers.send(peer, reply, *body, transitions)
-    else:
-        peers.send(peer, reply, *body, payload=transitions)
+    peers.limiter.sampled(amount(peers, request))
+    columns = taken.ids, indices, taken.masses
+    peers.send_drawn(peer, request.answer(Kind.DRAWN, real=beta), columns, taken.transitions)

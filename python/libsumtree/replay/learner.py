@@ -451,7 +451,7 @@ class LearnerClient(ReplayClient):
         else:
             super()._handle(message, payload)
 
-    def _take_reply(self, message: Message, rows: Bytes) -> None:
+    def _take_reply(self, message: Message, payload: Bytes) -> None:
         request = self._requests.get(message.sequence)
         if message.code is not Code.OK:
             if request is not None:
@@ -459,21 +459,24 @@ class LearnerClient(ReplayClient):
             return
         if request is None:
             return
-        n = request.n
-        if message.flags & Flag.INLINE:
-            rows = message.inline()
-        if message.count != n or len(rows) != n * self._sample_dtype.itemsize:
-            raise ProtocolError(f"{message.count} samples of {len(rows)} bytes came, not {n}")
-        self._note_status(message)
+        if message.count != request.n:
+            raise ProtocolError(f"{message.count} transitions came, not {request.n}")
+        drawn = self._read_drawn(message, payload)
         request.updates = message.value
+        request.result = ReplaySample(*drawn, self.status)
+
+    def _read_drawn(
+        self, message: Message, payload: Bytes
+    ) -> tuple[Indices, Indices, Doubles, npt.NDArray[np.void]]:
+        """Return ids, indices, weights or masses, and transitions; take note of the status."""
+        n = message.count
+        rows = message.inline() if message.flags & Flag.INLINE else payload
+        if len(rows) != n * self._sample_dtype.itemsize:
+            raise ProtocolError(f"{n} transitions in {len(rows)} bytes came")
+        self._note_status(message)
         columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
-        request.result = ReplaySample(
-            columns[0].view("<i8"),
-            columns[1].view("<i8"),
-            columns[2].view("<f8"),
-            rows.view(self._sample_dtype),
-            self.status,
-        )
+        ids, indices = columns[:2].view("<i8")
+        return ids, indices, columns[2].view("<f8"), rows.view(self._sample_dtype)
 
     def _take_updated(self, message: Message) -> None:
         if message.sequence not in self._updates:

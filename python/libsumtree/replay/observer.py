@@ -98,7 +98,7 @@ class Observer:
         peers = self._peers
         counts = self._counts()
         seconds, rates = self._metrics.rates(counts, now)
-        latency = peers.counters.take_latency()
+        latency = peers.counters.times.take()
         return {
             "schema": SCHEMA,
             "event": event,

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.random import SeedSequence
+from numpy.typing import NDArray
 
 from ..buffer import PrioritizedReplayBuffer
 from .channel import Channel
 from .config import ReplayConfig
 from .counters import Counters
 from .limiter import RateLimiter
-from .messages import (
-    MESSAGE_LIMIT,
-    TEXT_LIMIT,
-    Code,
-    Flag,
-    Kind,
-    Message,
-)
+from .messages import INLINE_LIMIT, MESSAGE_LIMIT, TEXT_LIMIT, Code, Flag, Kind, Message
 from .restored import Progress
 from .share import LearnerShare
 from .status import ReplayStatus
@@ -102,8 +98,8 @@ class Peers:
         None before the first client has named a record dtype.
     members : dict of int to Peer
         The clients that are there, by rank.
-    left : int
-        How many clients have left since the start.
+    left : Counter of int
+        How often a client of each rank has left since the start, or can never come.
     added, rejected : Counter
         Transitions taken and messages refused, by rank, since the start.
     shard, shards : int
@@ -124,7 +120,7 @@ class Peers:
     progress: Progress
     buffer: PrioritizedReplayBuffer | None = None
     members: dict[int, Peer] = field(default_factory=dict)
-    left: int = 0
+    left: Counter[int] = field(default_factory=Counter)
     added: Counter[int] = field(default_factory=Counter)
     rejected: Counter[int] = field(default_factory=Counter)
     counters: Counters = field(default_factory=Counters)
@@ -146,8 +142,36 @@ class Peers:
     def send(self, peer: Peer, message: Message, *body: Any, payload: Any = None) -> None:
         """Send to a client if it is still there."""
         if self.has(peer):
-            self.counters.answered(peer.rank, message.sequence)
+            self.counters.times.end(peer.rank, message.sequence)
             self.channel.send(peer.rank, message, *body, payload=payload)
+
+    def send_drawn(
+        self, peer: Peer, answer: Message, columns: Iterable[Any], transitions: NDArray[Any]
+    ) -> None:
+        """Send what was drawn, and count it: few transitions in the body, more of them behind it.
+
+        Parameters
+        ----------
+        peer : Peer
+        answer : Message
+            Without what follows from the transitions.
+        columns : iterable of ndarray, shape (n,) each
+            Ids, indices, and weights or masses.
+        transitions : structured ndarray, shape (n,)
+            Contiguous.
+        """
+        count, rows = len(transitions), transitions.view(np.uint8)
+        self.progress.sampled += count
+        self.counters.requests += 1
+        self.counters.sampled += count
+        answer.count, answer.itemsize = count, transitions.dtype.itemsize
+        answer.payload, answer.value = rows.nbytes, peer.updates
+        body = self.status().pack(), *columns
+        if rows.nbytes <= INLINE_LIMIT:
+            answer.flags = Flag.INLINE
+            self.send(peer, answer, *body, rows)
+        else:
+            self.send(peer, answer, *body, payload=rows)
 
     def reject(self, message: Message, code: Code, text: str) -> None:
         """Count a request as rejected, and refuse it."""
@@ -161,7 +185,7 @@ class Peers:
 
     def refuse(self, message: Message, code: Code, text: str) -> None:
         """Answer with a code and a text; a rank that takes no answers gets no more of them."""
-        self.counters.answered(message.source, message.sequence)
+        self.counters.times.end(message.source, message.sequence)
         if self.channel.unsent(message.source) < MOST_UNSENT:
             kind = _ANSWERS.get(message.kind, Kind.REFUSED)
             answer = message.answer(kind, code=code)

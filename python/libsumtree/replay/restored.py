@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import CheckpointCorruptError
+from ..errors import CheckpointCorruptError, CheckpointMismatchError
+from ..records import dtype_to_text
 from ..redistribution import redistribute
 from .archive import State
 from .console import say
@@ -81,11 +82,13 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which shard of how many reads a state, and where its next files will stand.
+    """Which shard of how many reads a state, what it asks for, and where its next files will stand.
 
     Attributes
     ----------
     shard, shards : int
+    dtype : numpy.dtype, optional
+        The record dtype that is asked for; None: that of the file.
     folder : pathlib.Path, optional
         None: none will.
     device : int, optional
@@ -96,6 +99,7 @@ class Place:
     shards: int = 1
     folder: Path | None = None
     device: int | None = None
+    dtype: np.dtype[Any] | None = None
 
 
 def contents_of(
@@ -125,8 +129,7 @@ def read_file(
     path: Path,
     backend: str,
     capacity: int | None = None,
-    folder: Path | None = None,
-    device: int | None = None,
+    place: Place = Place(),
 ) -> Restored:
     """Read the checkpoint of a replay rank, or of a buffer alone, and open a new epoch of ids.
 
@@ -134,17 +137,32 @@ def read_file(
 
     Raises
     ------
+    CheckpointMismatchError
+        It is of another record dtype than is asked for.
     CheckpointError
         See `PrioritizedReplayBuffer.load`.
     """
     with checkpoint.read_chain(path) as chain:
         saved = chain.newest.attributes
+        _check_dtype(path, saved, place.dtype)
         progress = _progress(path, saved, learner_state(chain.newest))
-        buffer = PrioritizedReplayBuffer.from_checkpoint(chain, backend, capacity, device)
+        buffer = PrioritizedReplayBuffer.from_checkpoint(chain, backend, capacity, place.device)
         sizes = int(saved["capacity"]), int(saved["size"])
-    paths = [path] if folder is None else [path, folder / path.name]
+    paths = [path] if place.folder is None else [path, place.folder / path.name]
     buffer.open_epoch(checkpoint.open_epoch_in(paths, buffer.epoch))
     return Restored(path, buffer, *sizes, progress)
+
+
+def _check_dtype(
+    path: Path, saved: dict[str, checkpoint.Attribute], dtype: np.dtype[Any] | None
+) -> None:
+    """Refuse records of another dtype, before any memory is taken for them."""
+    text = str(saved.get("dtype"))
+    if dtype is not None and text != dtype_to_text(dtype):
+        raise CheckpointMismatchError(
+            f"checkpoint {path} has dtype {text} where {dtype_to_text(dtype)} is asked for: give "
+            "the same dtype, another folder, or resume 'never'"
+        )
 
 
 def read_state(path: Path, backend: str, capacity: int, place: Place) -> Restored:
@@ -161,7 +179,7 @@ def read_state(path: Path, backend: str, capacity: int, place: Place) -> Restore
     files = checkpoint.files_of(path)
     if len(files) != place.shards:
         return _dealt_out(path, files, backend, capacity, place)
-    restored = read_file(files[place.shard], backend, capacity, place.folder, place.device)
+    restored = read_file(files[place.shard], backend, capacity, place)
     restored.path = path
     return restored
 
@@ -173,6 +191,7 @@ def _dealt_out(
     for file in files:
         with checkpoint.read(file) as stored:
             saved = stored.attributes
+            _check_dtype(file, saved, place.dtype)
             parts.append(_progress(file, saved, learner_state(stored)))
             if file is files[0]:
                 seed, position = _stream_of(file, saved)

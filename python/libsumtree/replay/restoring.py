@@ -49,9 +49,12 @@ def restore(config: ReplayConfig, folder: Folder | None, shards: Alone) -> Resto
         )
     else:
         assert not isinstance(folder, LeadFolder)
-        restored = None if folder is None else folder.newest(config.backend, config.capacity)
+        restored = (
+            None if folder is None else folder.newest(config.backend, config.capacity, config.dtype)
+        )
     if restored is not None:
-        _check_restored(config, restored)
+        for line in differences(config, restored):
+            say(line)
         size, path = len(restored.buffer), restored.path
         say(f"going on from {path}: {size} transitions, epoch {restored.buffer.epoch}")
     return restored
@@ -68,6 +71,7 @@ def _agreed(config: ReplayConfig, folder: Folder | None, shards: Alone) -> Resto
             raise CheckpointError(joined(wrong))
         bad = [(s, text) for s, (found, text) in enumerate(outcomes) if found == _DAMAGED]
         if not bad:
+            _check_alike(path, restored, shards)
             return restored
         if shards.leads:
             say(f"passing over a damaged checkpoint, {path.name}: {joined(bad)}")
@@ -91,7 +95,6 @@ def _candidates(config: ReplayConfig, folder: Folder | None, shards: Alone) -> l
 def _try(path: Path, config: ReplayConfig, shards: Alone) -> tuple[Restored | None, str, str]:
     try:
         restored = read_state(path, config.backend, config.capacity, shards.place(config))
-        _check_dtype(config, restored)
     except CheckpointCorruptError as error:
         return None, _DAMAGED, str(error)
     except (SumTreeError, OSError) as error:
@@ -99,21 +102,15 @@ def _try(path: Path, config: ReplayConfig, shards: Alone) -> tuple[Restored | No
     return restored, _GOOD, ""
 
 
-def _check_restored(config: ReplayConfig, restored: Restored) -> None:
-    """Refuse another record dtype; say what else differs from what is asked for, and wins."""
-    _check_dtype(config, restored)
-    for line in differences(config, restored):
-        say(line)
-
-
-def _check_dtype(config: ReplayConfig, restored: Restored) -> None:
-    dtype = restored.buffer.dtype
-    if config.dtype is not None and config.dtype != dtype:
-        raise CheckpointMismatchError(
-            f"checkpoint {restored.path} has dtype {dtype_to_text(dtype)} where "
-            f"{dtype_to_text(config.dtype)} is asked for: give the same dtype, another folder, "
-            "or resume 'never'"
-        )
+def _check_alike(path: Path, restored: Restored | None, shards: Alone) -> None:
+    """Refuse a state whose shards hold records of different dtypes; all shards call this."""
+    assert restored is not None
+    found = shards.exchange(dtype_to_text(restored.buffer.dtype))
+    for shard, text in enumerate(found):
+        if text != found[0]:
+            raise CheckpointMismatchError(
+                f"checkpoint {path}: shard {shard} has dtype {text} where shard 0 has {found[0]}"
+            )
 
 
 def make_limiter(

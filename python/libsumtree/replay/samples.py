@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
 from . import draws
-from .intake import as_bytes
-from .messages import INLINE_LIMIT, Code, Flag, Kind, Message, Wait
+from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
 from .routing import of_former_shards
 from .streams import ALONE
@@ -163,26 +162,23 @@ class Samples:
         except EmptyTreeError as error:
             peers.refuse(request, Code.EMPTY, str(error))
             return
-        peers.progress.sampled += request.count
-        peers.counters.requests += 1
-        peers.counters.sampled += request.count
         peers.limiter.sampled(request.count)
-        transitions = as_bytes(sample.transitions)
-        inline = transitions.nbytes <= INLINE_LIMIT
-        answer = Message(
-            Kind.REPLY,
-            sequence=request.sequence,
-            count=request.count,
-            itemsize=buffer.sample_dtype.itemsize,
-            payload=transitions.nbytes,
-            value=peer.updates,
-            flags=Flag.INLINE if inline else Flag.NONE,
-        )
-        body = (peers.status().pack(), sample.ids, sample.indices, sample.weights)
-        if inline:
-            peers.send(peer, answer, *body, transitions)
-        else:
-            peers.send(peer, answer, *body, payload=transitions)
+        columns = sample.ids, sample.indices, sample.weights
+        peers.send_drawn(peer, request.answer(Kind.REPLY), columns, sample.transitions)
+
+    def _check_update_credit(self, peer: Peer) -> None:
+        """Refuse updates of a learner that takes no answers, which would pile up here.
+
+        One that keeps to its credits leaves no more with MPI than it has credits; an answer that it
+        has received may be among them until MPI is asked.
+        """
+        channel, config = self._peers.channel, self._peers.config
+        most = 2 * (config.update_credits + config.sample_credits)
+        if channel.unsent(peer.rank) > most:
+            channel.reap()
+            if channel.unsent(peer.rank) > most:
+                text = f"more than {config.update_credits} updates without an answer"
+                raise RefusedError(Code.CREDIT, text)
 
     def update(self, message: Message, peer: Peer) -> None:
         """Apply new priorities.
@@ -190,11 +186,13 @@ class Samples:
         Raises
         ------
         RefusedError
-            If an id was never issued or a priority is not one; nothing has changed.
+            If an id was never issued, a priority is not one, or a learner goes beyond its credits;
+            nothing has changed.
         """
         begin = time.perf_counter_ns()
         check_role(message, peer, Flag.LEARNER)
         peer.updates += 1
+        self._check_update_credit(peer)
         peers, count = self._peers, message.count
         check_count(count, peers.config.max_batch)
         ids, priorities = (

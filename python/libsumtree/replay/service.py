@@ -84,11 +84,6 @@ class Service:
         return self._asked[0] if self._asked else None
 
     @property
-    def receiving(self) -> bool:
-        """Whether a batch is being received into the ring now."""
-        return self._intake.ring_taken
-
-    @property
     def is_moving(self) -> bool:
         """Whether a long message is on its way in or out, see `Backoff`."""
         return self._intake.is_receiving or self._channel.is_moving
@@ -287,6 +282,7 @@ class Service:
             try:
                 self._peers.buffer = self._make_buffer(dtype)
             except OutOfMemoryError as error:
+                self._peers.left[message.source] += 1
                 raise RefusedError(Code.DTYPE, str(error)) from None
         if dtype != self._peers.buffer.dtype:
             here = dtype_to_text(self._peers.buffer.dtype)
@@ -351,7 +347,7 @@ class Service:
 
     def _forget(self, peer: Peer) -> None:
         """Owe nothing more to a client that left, or begins anew."""
-        self._peers.counters.forget(peer.rank)
+        self._peers.counters.times.forget(peer.rank)
         self._intake.forget(peer.rank)
         self._adds.forget(peer)
         self._samples.forget(peer)
@@ -438,7 +434,7 @@ class Service:
             self._peers.send(peer, peer.leaving.answer(Kind.GOODBYE))
             self._forget(peer)
             del self._peers.members[peer.rank]
-            self._peers.left += 1
+            self._peers.left[peer.rank] += 1
         return bool(leaving)
 
     def _owes(self, peer: Peer) -> bool:

@@ -13,15 +13,12 @@ from numpy.typing import DTypeLike
 from ..arguments import Doubles, Indices
 from ..errors import EmptyTreeError, ProtocolError, SumTreeError
 from .channel import MPI
-from .client import IDLE_SLEEP, error_of
+from .client import error_of
 from .draws import body_of
 from .learner import LearnerClient
-from .messages import Bytes, Code, Flag, Kind, Message
+from .messages import Bytes, Code, Kind, Message
 from .receiving import Receive
 from .routing import Routing, parts_of, targets_of
-from .sharded import misfit
-from .status import STATUS_SIZE
-from .terms import Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +59,8 @@ class ShardLearner(LearnerClient):
         shard: int,
         timeout: float,
         learner: int | None,
-        idle_sleep: float = IDLE_SLEEP,
-        receive: Receive = "matched",
+        idle_sleep: float,
+        receive: Receive,
     ) -> None:
         self._place = shards, shard
         self._parts: dict[int, Part | SumTreeError | None] = {}
@@ -120,38 +117,22 @@ class ShardLearner(LearnerClient):
         answer = self._parts[sequence]
         return answer if isinstance(answer, SumTreeError) else None
 
-    def _misfit(self, terms: Terms) -> str:
-        return misfit(terms, *self._place)
-
     def _handle(self, message: Message, payload: Bytes) -> None:
         if message.kind is Kind.DRAWN:
             self._take_drawn(message, payload)
         else:
             super()._handle(message, payload)
 
-    def _take_drawn(self, message: Message, rows: Bytes) -> None:
+    def _take_drawn(self, message: Message, payload: Bytes) -> None:
         wanted = message.sequence in self._parts
         if message.code is not Code.OK:
             if wanted:
                 self._parts[message.sequence] = error_of(message)
             return
-        n = message.count
-        if message.flags & Flag.INLINE:
-            rows = message.inline()
-        if len(rows) != n * self._sample_dtype.itemsize:
-            raise ProtocolError(f"{n} samples of {len(rows)} bytes came")
-        self._note_status(message)
+        drawn = self._read_drawn(message, payload)
         if wanted:
-            columns = message.body[STATUS_SIZE : STATUS_SIZE + 24 * n].reshape(3, 8 * n)
-            self._parts[message.sequence] = Part(
-                columns[0].view("<i8"),
-                columns[1].view("<i8"),
-                columns[2].view("<f8"),
-                rows.view(self._sample_dtype),
-                self.status.min,
-                message.real,
-                message.value,
-            )
+            part = Part(*drawn, self.status.min, message.real, message.value)
+            self._parts[message.sequence] = part
 
 
 @dataclass(slots=True)

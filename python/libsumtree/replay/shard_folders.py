@@ -7,7 +7,6 @@ from pathlib import Path
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
-from ..checkpoint import retention
 from ..errors import CheckpointError, CheckpointMismatchError
 from ..records import dtype_to_text
 from .channel import Backoff
@@ -196,7 +195,7 @@ class LeadFolder:
 
     def _publish(self, serial: int) -> Path:
         folders = [checkpoint.shard_folder(self.folder, s) for s in range(self._shards.shards)]
-        files = [retention.path_of(folder, serial) for folder in folders]
+        files = [checkpoint.file_of(folder, serial) for folder in folders]
         path = checkpoint.write_manifest(checkpoint.manifest_of(self.folder, serial), files).path
         with contextlib.suppress(OSError, CheckpointError):
             for old in checkpoint.removable(self.folder, self._keep, self._oldest):

@@ -11,20 +11,8 @@ from typing import Generic, Self, TypeVar
 from ..arguments import as_count
 from ..errors import ReplayStopped, SumTreeError, WorldError
 from .channel import MPI, Backoff
-from .client import ReplayClient, asking_time, checked_timeout
+from .client import ReplayClient, asking_time, checked_timeout, leave_failed
 from .routing import Handles
-from .terms import Terms
-
-
-def misfit(terms: Terms, shards: int, shard: int) -> str:
-    """Say why a replay rank is not the shard that it was taken for; empty if it is."""
-    if terms.shards == shards and terms.shard == shard:
-        return ""
-    return (
-        f"the replay rank (rank {shard}) is shard {terms.shard} of {terms.shards}, where shard "
-        f"{shard} of {shards} was expected: give its service and all clients the same shards"
-    )
-
 
 Client = TypeVar("Client", bound=ReplayClient)
 
@@ -72,7 +60,7 @@ class ShardedClient(Generic[Client]):
                 self._clients.append(connect(shard))
             self._handles = self._checked_handles()
         except BaseException:
-            self._leave_failed()
+            leave_failed(self._clients)
             raise
 
     def _checked_handles(self) -> Handles:
@@ -145,7 +133,7 @@ class ShardedClient(Generic[Client]):
         if kind is None or issubclass(kind, ReplayStopped):
             self.close()
         else:
-            self._leave_failed()
+            leave_failed(self._clients)
 
     # ---- for the two kinds of client ----
 
@@ -194,8 +182,3 @@ class ShardedClient(Generic[Client]):
                 for shard in late:
                     self._clients[shard]._ask()
             backoff.turn(busy, any(client._is_moving for client in self._clients))
-
-    def _leave_failed(self) -> None:
-        for client in self._clients:
-            if not client._gone:
-                client._leave_failed()

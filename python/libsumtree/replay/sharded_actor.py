@@ -13,8 +13,7 @@ from .channel import MPI
 from .client import IDLE_SLEEP
 from .messages import INLINE_LIMIT
 from .receiving import Receive
-from .sharded import ShardedClient, misfit
-from .terms import Terms
+from .sharded import ShardedClient
 
 
 class ShardActor(ActorClient):
@@ -35,8 +34,8 @@ class ShardActor(ActorClient):
         shards: int,
         shard: int,
         timeout: float,
-        idle_sleep: float = IDLE_SLEEP,
-        receive: Receive = "matched",
+        idle_sleep: float,
+        receive: Receive,
     ) -> None:
         self._place = shards, shard
         super().__init__(comm, dtype, shard, timeout, idle_sleep, receive)
@@ -66,9 +65,6 @@ class ShardActor(ActorClient):
         self.add(transitions, priorities)
         if len(transitions):
             self._counts[next(reversed(self._inflight))] = len(transitions)
-
-    def _misfit(self, terms: Terms) -> str:
-        return misfit(terms, *self._place)
 
     def _acknowledged(self, sequence: int, inserted: int, largest: float) -> None:
         self._told, self.largest = inserted, largest

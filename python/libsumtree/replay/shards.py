@@ -83,7 +83,7 @@ class Alone:
         folder = config.checkpoint_dir
         if folder is not None and self.shards > 1:
             folder = shard_folder(folder, self.shard)
-        return Place(self.shard, self.shards, folder, self.device(config))
+        return Place(self.shard, self.shards, folder, self.device(config), config.dtype)
 
     def agree(self, error: Exception | None) -> None:
         """Raise in every shard what went wrong in one of them; all call this."""

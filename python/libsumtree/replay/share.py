@@ -26,7 +26,7 @@ class LearnerShare:
     """
 
     def __init__(self, share: float) -> None:
-        self._pause = 1.0 / share - 1.0
+        self._pause = min(1.0 / share - 1.0, float(_LONGEST))  # a share near 0 makes no infinity
         self._due = 0.0
         self._used = 0
         self._batch = 0

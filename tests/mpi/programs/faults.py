@@ -16,6 +16,7 @@ import numpy as np
 from content import RECORD, batch
 from hostile import ITEM, Raw
 from mpi4py import MPI
+from steps import note
 
 from libsumtree.errors import ReplayStopped
 from libsumtree.replay import ActorClient, LearnerClient
@@ -33,13 +34,6 @@ def doomed() -> np.ndarray[Any, Any]:
     records = np.resize(batch(7, 1000)[0], DOOMED_ROWS)
     records["action"] = DOOMED
     return records
-
-
-def note(name: str, text: str = "") -> None:
-    """Write a file that is whole as soon as it is there."""
-    temporary = Path(f"{name}.tmp.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.rename(name)
 
 
 # ---- an actor that is killed while it sends ----

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import sys
-from pathlib import Path
 from typing import Any
 
 import content
@@ -17,9 +16,9 @@ import numpy as np
 import roles
 import waiting
 from mpi4py import MPI
+from steps import note
 
-from libsumtree.replay import ReplayConfig, ReplayRank
-from libsumtree.replay.server import ReplaySummary
+from libsumtree.replay import ReplayConfig, ReplayRank, ReplaySummary
 
 
 def main() -> None:
@@ -58,13 +57,6 @@ def dump(rank: ReplayRank, summary: ReplaySummary, seconds: float) -> None:
 def processor_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def note(name: str, text: str) -> None:
-    """Write a file that is whole as soon as it is there."""
-    temporary = Path(f"{name}.tmp.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.rename(name)
 
 
 main()

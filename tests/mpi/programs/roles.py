@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from content import RECORD, SIZES, batch
 from mpi4py import MPI
+from steps import expect, settle
 
 from libsumtree.errors import (
     ArgumentError,
@@ -405,20 +406,15 @@ def argues(comm: Comm, clients: Comm) -> None:
         expect(ArgumentTypeError, lambda: learner.update_priorities([0.5], 1.0), "integer")
 
 
-def settle(client: Any) -> None:
-    deadline = time.monotonic() + 10.0
-    while time.monotonic() < deadline:
-        client.poll()
-
-
-def expect(kind: type[Exception], call: Any, text: str) -> None:
-    try:
-        call()
-    except kind as error:
-        found = str(error)
-    else:
-        found = f"no {kind.__name__}"
-    assert text in found, f"{text!r} is not in {found!r}"
+def sends_more_than_a_message_holds(comm: Comm, clients: Comm) -> None:
+    """Records of 32 MiB, of which 2 GiB hold not quite 64; nobody ever writes to these."""
+    record = np.dtype([("x", "u1", 1 << 25)])
+    with ActorClient(comm, record) as actor:
+        rows = np.zeros(64, record)
+        expect(ArgumentError, lambda: actor.add(rows, 1.0), "one message holds at most 63")
+        assert actor.unacknowledged == 0
+    with LearnerClient(comm, record) as learner:
+        expect(ArgumentError, lambda: learner.request(64), "1 .. 63 are possible")
 
 
 def other_record(comm: Comm, clients: Comm) -> None:
@@ -477,3 +473,24 @@ def comes_twice(comm: Comm, clients: Comm) -> None:
         learner.update_priorities(before.ids, 1.0)
         learner.sample(8)
         assert learner.status.stale == 8, learner.status
+
+
+def comes_again_and_again(comm: Comm, clients: Comm) -> None:
+    """Leave three times before another rank comes for the first time."""
+    for seed in range(3):
+        with ActorClient(comm, RECORD) as actor:
+            actor.add(*batch(seed))
+    clients.Barrier()
+
+
+def comes_last(comm: Comm, clients: Comm) -> None:
+    clients.Barrier()
+    with ActorClient(comm, RECORD) as actor:
+        actor.add(*batch(3))
+
+
+def comes_with_large_records(comm: Comm, clients: Comm) -> None:
+    """Nobody has memory for these; the refusal is no reason for the replay rank to wait on."""
+    record = [("x", "u1", 1 << 20)]
+    expect(RejectedError, lambda: ActorClient(comm, record), "more than the")
+    clients.Barrier()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 from content import RECORD, batch
 from mpi4py import MPI
-from sharding import expect, learner_of, settle
+from sharding import learner_of
+from steps import expect, settle
 
 from libsumtree.errors import ArgumentError, RejectedError, ReplayTimeoutError
 from libsumtree.ids import NUMBER_BITS
@@ -170,3 +172,18 @@ def finds_the_pace(comm: Comm, clients: Comm, shards: int) -> None:
         learner.update_priorities([(1 << 62) | (50 << NUMBER_BITS)], 1.0)
         expect(RejectedError, lambda: settle(learner) or learner.poll(), "never issued such an id")
         learner.stop()
+
+
+def fails_before_deaf_shards(comm: Comm, clients: Comm, shards: int) -> None:
+    """Fail while no shard runs; how long the farewells took, in units of the longest of one."""
+    servers = [int(Path(f"pid.{shard}").read_text()) for shard in range(shards)]
+    begin = 0.0
+    with suppress(ZeroDivisionError), ShardedActor(comm, RECORD, shards):
+        for server in servers:
+            os.kill(server, signal.SIGSTOP)
+        begin = time.monotonic()
+        raise ZeroDivisionError("this actor fails")
+    farewells = (time.monotonic() - begin) / 2.0
+    for server in servers:
+        os.kill(server, signal.SIGCONT)
+    Path("farewells").write_text(str(farewells))

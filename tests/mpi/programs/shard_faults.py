@@ -13,7 +13,7 @@ import numpy as np
 from content import RECORD, batch
 from hostile import Raw
 from mpi4py import MPI
-from sharding import expect, settle
+from steps import expect, settle
 
 from libsumtree.errors import CheckpointError
 from libsumtree.replay import ShardedActor, ShardedLearner
@@ -120,7 +120,7 @@ def adds_while_the_disk_waits(comm: Comm, clients: Comm, shards: int) -> None:
     """Add to shard 1 while its last file is being written; that is acknowledged."""
     with ShardedActor(comm, RECORD, shards) as actor:
         for client in actor.shards:
-            client.add(*batch(client._server))
+            client.add(*batch(client._replay_rank))
         settle(actor)
         clients.Barrier()
         wait_until(Path("disk.waits").exists, "write")
@@ -197,11 +197,11 @@ def adds_to_shard_1_until_the_end(comm: Comm, clients: Comm, shards: int) -> Non
 def comes_to_one_shard(comm: Comm, clients: Comm, shards: int) -> None:
     """Fill one shard, and have a state written before anybody has named a dtype to the other."""
     shard = int(os.environ["ONLY_SHARD"])
-    with ShardActor(comm, RECORD, shards, shard, 60.0) as actor:
+    with ShardActor(comm, RECORD, shards, shard, 60.0, 0.001, "matched") as actor:
         actor.add(*batch(shard))
         settle(actor)
     if shard == 0:
-        with ShardLearner(comm, RECORD, shards, 0, 60.0, None) as learner:
+        with ShardLearner(comm, RECORD, shards, 0, 60.0, None, 0.001, "matched") as learner:
             learner.checkpoint({"step": np.int64(1)})
     Path("adding").touch()
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from content import RECORD, batch
 from mpi4py import MPI
+from steps import expect, settle
 
 from libsumtree.errors import (
     ArgumentError,
@@ -28,11 +29,6 @@ from libsumtree.replay import ActorClient, LearnerClient, ShardedActor, ShardedL
 Comm = MPI.Intracomm
 CAPACITY = 256
 DRAWS, SIZE = 6, 100
-
-
-def settle(client: Any) -> None:
-    while client.unacknowledged:
-        client.poll()
 
 
 def fills_blocks(comm: Comm, clients: Comm, shards: int) -> None:
@@ -135,16 +131,6 @@ def draws_the_edges(comm: Comm, clients: Comm, shards: int) -> None:
         assert learner.status.total == 2 * 2.0**0.5 + 3 * 0.25**0.5
         assert learner.status.clamped == 0
         learner.stop()
-
-
-def expect(kind: type[Exception], call: Any, text: str) -> None:
-    try:
-        call()
-    except kind as error:
-        found = str(error)
-    else:
-        found = f"no {kind.__name__}"
-    assert text in found, f"{text!r} is not in {found!r}"
 
 
 # ---- several learners ----

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import content
@@ -14,6 +13,7 @@ import shard_clients
 import shard_faults
 import sharding
 from mpi4py import MPI
+from steps import note
 
 from libsumtree.replay import ReplayConfig, ReplayRank
 
@@ -45,13 +45,6 @@ def serve(comm: MPI.Intracomm, shards: int, config: dict[str, Any]) -> None:
     note(f"summary.{comm.Get_rank()}.json", json.dumps(values, default=str))
     if rank.buffer is not None:
         np.savez(f"buffer.{comm.Get_rank()}.npz", **content.held(rank.buffer))
-
-
-def note(name: str, text: str) -> None:
-    """Write a file that is whole as soon as it is there."""
-    temporary = Path(f"{name}.tmp.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.rename(name)
 
 
 main()

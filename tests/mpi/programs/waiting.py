@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from content import RECORD, batch
 from mpi4py import MPI
-from roles import expect
+from steps import expect
 
 from libsumtree.errors import (
     ArgumentError,

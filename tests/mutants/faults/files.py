@@ -67,8 +67,8 @@ MUTANTS = [
     ),
     Mutant(
         "sums not compared on load",
-        PERSISTENCE,
-        "if saved[name] != value:",
+        f"{CHECKPOINT}/state.py",
+        "if link.attributes[name] != value:",
         "if False:",
         noticed_by(
             "tests/python/test_buffer_save.py", "a_checkpoint_that_holds_no_buffer_is_refused"
@@ -90,7 +90,7 @@ MUTANTS = [
         """        temporary = destination
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
         noticed_by(
-            "tests/python/test_checkpoint_file.py",
+            "tests/python/test_checkpoint_failures.py",
             "a_full_disk_keeps_the_old_file",
             "sigkill_leaves_the_old_file_or_the_new_one",
         ),
@@ -107,14 +107,18 @@ MUTANTS = [
         f"{CHECKPOINT}/reader.py",
         "most *= _EXPANSION.get(number, 0)",
         "most *= _EXPANSION.get(number, 1 << 40)",
-        noticed_by("tests/python/test_checkpoint_file.py", "anything_but_plain_arrays_is_refused"),
+        noticed_by(
+            "tests/python/test_checkpoint_damage.py", "anything_but_plain_arrays_is_refused"
+        ),
     ),
     Mutant(
         "shapes without bound",
         f"{CHECKPOINT}/reader.py",
         "and nbytes <= stored * _expansion(properties)",
         "and _expansion(properties) > 0",
-        noticed_by("tests/python/test_checkpoint_file.py", "anything_but_plain_arrays_is_refused"),
+        noticed_by(
+            "tests/python/test_checkpoint_damage.py", "anything_but_plain_arrays_is_refused"
+        ),
     ),
     Mutant(
         "any file for the one that was meant",
@@ -183,7 +187,7 @@ MUTANTS = [
     ),
     Mutant(
         "a file cut short counts as a state",
-        f"{CHECKPOINT}/states.py",
+        f"{CHECKPOINT}/folder.py",
         "if path.stat().st_size == header.length:",
         "if header.length:",
         noticed_by(

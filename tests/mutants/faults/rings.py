@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     Mutant(
         "fields matched by their place",
-        RINGS,
+        "python/libsumtree/records.py",
         "    if given.names != own.names:\n",
         "    if len(given.names or ()) != len(own.names or ()):\n",
         noticed_by("tests/python/test_buffer_add.py", "records_of_another_dtype_change_nothing"),

@@ -54,6 +54,35 @@ MUTANTS = [
         ),
     ),
     Mutant(
+        "who waits for a long message takes the processor",
+        "python/libsumtree/replay/channel.py",
+        "if now < self._asleep_from:",
+        "if True:",
+        noticed_by(
+            "tests/python/test_replay_backoff.py",
+            "who_waits_long_for_a_long_message_lets_others_run",
+        ),
+    ),
+    Mutant(
+        "records that only some shards hold",
+        "python/libsumtree/replay/restoring.py",
+        "            _check_alike(path, restored, shards)\n",
+        "",
+        noticed_by(
+            "tests/mpi/test_replay_shard_faults.py", "a_state_whose_shards_hold_different_records"
+        ),
+    ),
+    Mutant(
+        "updates beyond the credits",
+        "python/libsumtree/replay/samples.py",
+        "        if channel.unsent(peer.rank) > most:\n            channel.reap()\n",
+        "        if False:\n            channel.reap()\n",
+        noticed_by(
+            "tests/python/test_replay_updates.py",
+            "updates_beyond_the_credits_are_refused_until_answers_are_taken",
+        ),
+    ),
+    Mutant(
         "credits not counted of batches in control messages",
         "python/libsumtree/replay/adds.py",
         "            and peer.unacked < self._peers.config.actor_credits\n",
@@ -142,7 +171,7 @@ MUTANTS = [
     ),
     Mutant(
         "a changed limit not in the checkpoint",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         "        peers.progress.rate_limit = peers.limiter.saved()\n",
         "",
         noticed_by(

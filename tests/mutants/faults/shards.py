@@ -63,7 +63,7 @@ MUTANTS = [
     ),
     Mutant(
         "quiet before all changes are told",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         "        self._note_if_changed()  # once shard 0",
         "        # once shard 0",
         noticed_by(
@@ -73,7 +73,7 @@ MUTANTS = [
     ),
     Mutant(
         "a round that begins while one runs",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         "        self._settle_shards()\n        self._finish_saving()\n",
         "        self._settle_shards()\n",
         noticed_by("tests/mpi/test_replay_shard_faults.py", "one_round_of_checkpoints_at_a_time"),
@@ -87,7 +87,7 @@ MUTANTS = [
     ),
     Mutant(
         "a failed write told as a change",
-        "python/libsumtree/replay/server.py",
+        "python/libsumtree/replay/rank.py",
         " and time.monotonic() >= self._retry_at:",
         ":",
         noticed_by(
@@ -123,7 +123,7 @@ MUTANTS = [
     ),
     Mutant(
         "a kept state loses what it goes on from",
-        f"{CHECKPOINT}/states.py",
+        f"{CHECKPOINT}/folder.py",
         "for chain in state.chains for file in chain}",
         "for chain in state.chains for file in chain[:1]}",
         noticed_by("tests/python/test_checkpoint_states.py", "what_kept_states_go_on_from_stays"),

@@ -9,39 +9,22 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import mpi4py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
 from ...arguments import Doubles
-from ...replay import check_world
 from ...replay.channel import Backoff
 from .board import Board, Phase
 from .published import Columns, PublishedBuffer, Sample, add_all, columns_of
 from .records import Batch, Held
 from .task import ACTOR_CREDITS, SERVER, UPDATE_CREDITS, Task
+from .world import library, rank
+
+__all__ = ["library", "make_actor", "make_learner", "rank", "serve"]
 
 _ADD, _SAMPLE, _UPDATE, _DONE = 1, 2, 3, 4
 _SERVER_SLEEP, _CLIENT_SLEEP = 0.002, 0.001
-
-
-def rank(places: int) -> int:
-    """Give the place of this process, one of so many.
-
-    Raises
-    ------
-    WorldError
-        If the launcher did not join them all into one world.
-    """
-    check_world(MPI.COMM_WORLD, places)
-    return int(MPI.COMM_WORLD.Get_rank())
-
-
-def library() -> str:
-    """Name what carries the messages."""
-    words = MPI.Get_library_version().partition("\n")[0].strip("\0").split()
-    return f"{' '.join(words)}, mpi4py {mpi4py.__version__}"
 
 
 def serve(task: Task, board: Board) -> Held:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import mpi4py
 import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
@@ -16,31 +15,15 @@ from ...replay import (
     ReplayConfig,
     ReplayRank,
     ReplaySample,
-    check_world,
 )
 from .board import Board
 from .records import Batch, Held
 from .task import ACTOR_CREDITS, BETA, SERVER, UPDATE_CREDITS, Task
+from .world import library, rank
+
+__all__ = ["library", "make_actor", "make_learner", "rank", "serve"]
 
 _SECONDS = 60.0
-
-
-def rank(places: int) -> int:
-    """Give the place of this process, one of so many.
-
-    Raises
-    ------
-    WorldError
-        If the launcher did not join them all into one world.
-    """
-    check_world(MPI.COMM_WORLD, places)
-    return int(MPI.COMM_WORLD.Get_rank())
-
-
-def library() -> str:
-    """Name what carries the messages."""
-    words = MPI.Get_library_version().partition("\n")[0].strip("\0").split()
-    return f"{' '.join(words)}, mpi4py {mpi4py.__version__}"
 
 
 def serve(task: Task, board: Board) -> Held:

@@ -16,12 +16,17 @@ from ..errors import CheckpointError
 from .block import Header
 from .chain import headers
 from .manifest import read_manifest
-from .retention import numbered_files
 
+_FILE = re.compile(r"replay-(\d{12,})\.h5")
 _MANIFEST = re.compile(r"replay-(\d{12,})\.manifest")
 _SHARD = re.compile(r"shard-\d{4,}")
 MANIFEST_SUFFIX = ".manifest"
 """How the names of manifests end."""
+
+
+def file_of(folder: Path, serial: int) -> Path:
+    """Return the file of one shard with a serial."""
+    return folder / f"replay-{serial:012d}.h5"
 
 
 def manifest_of(folder: Path, serial: int) -> Path:
@@ -32,6 +37,18 @@ def manifest_of(folder: Path, serial: int) -> Path:
 def shard_folder(folder: Path, shard: int) -> Path:
     """Return the folder of one shard's files."""
     return folder / f"shard-{shard:04d}"
+
+
+def numbered_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return serial and path of each file ``replay-<serial>.h5``, the newest first.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be read.
+    """
+    found = ((_FILE.fullmatch(path.name), path) for path in folder.iterdir() if not path.is_dir())
+    return sorted(((int(m[1]), path) for m, path in found if m), reverse=True)
 
 
 def numbered_states(folder: Path) -> list[tuple[int, Path]]:

@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import (
-    CheckpointError,
-    WorldError,
-)
+from ..errors import CheckpointError, WorldError
 from ..records import dtype_from_text
 from .channel import MPI, Backoff, Channel, wait_turns
 from .checkpoints import Saving
@@ -127,9 +124,7 @@ class ReplayRank:
                 "a replay rank alone in its world has no clients: "
                 "start at least 2 ranks, as in `mpiexec -n 2 ...`"
             )
-        self._clients = (
-            comm.Get_size() - config.shards if config.clients is None else config.clients
-        )
+        self._ranks = comm.Get_size() - config.shards
         self._shards = join(comm, config)
         self._whole, config = config, config.of_shard(self._shards.shard)
         self._config = config
@@ -293,7 +288,9 @@ class ReplayRank:
 
     def _all_left(self) -> bool:
         """Whether every client that was to come has left; a late one is told to leave, too."""
-        return not self._peers.members and self._peers.left >= self._clients
+        left, clients = self._peers.left, self._config.clients
+        enough = len(left) >= self._ranks if clients is None else left.total() >= clients
+        return enough and not self._peers.members
 
     def _summary(self, seconds: float, silent: tuple[int, ...]) -> ReplaySummary:
         peers = self._peers
