@@ -287,7 +287,7 @@ def saved_limit(saved: Mapping[str, Any], name: str) -> int | None:
 
 def _restored_seed(text: str) -> SeedSequence:
     entropy, spawn_key, pool_size = json.loads(text)
-    return SeedSequence(entropy, spawn_key=tuple(spawn_key), pool_size=pool_size)
+    return philox.saved_seed(entropy, pool_size, spawn_key)
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ Seed: TypeAlias = "int | Sequence[int] | SeedSequence | None"
 Words: TypeAlias = tuple[Sequence[int], Sequence[int], int]
 
 _COUNTER_WORDS = 4
+_MOST_POOL = 1 << 14  # words of a seed that was read: to mix them takes the square of that
 
 
 def seed_sequence(seed: Seed) -> SeedSequence:
@@ -29,6 +30,21 @@ def seed_sequence(seed: Seed) -> SeedSequence:
             f"seed is {short(seed)}: it must be None, an integer >= 0, a sequence of these or a "
             f"SeedSequence ({error})"
         ) from None
+
+
+def saved_seed(entropy: Any, pool_size: Any, spawn_key: Sequence[int] = ()) -> SeedSequence:
+    """Make a seed of what was read: it draws no entropy of its own, and no memory without bound.
+
+    Raises
+    ------
+    TypeError, ValueError, OverflowError, RecursionError
+        If it is none.
+    """
+    if entropy is None:
+        raise ValueError("a seed without its entropy")
+    if not 0 <= to_index(pool_size) <= _MOST_POOL:
+        raise ValueError(f"pool_size is {short(pool_size)}: at most {_MOST_POOL}")
+    return SeedSequence(entropy, spawn_key=tuple(spawn_key), pool_size=pool_size)
 
 
 def _finite(seed: Any) -> Any:

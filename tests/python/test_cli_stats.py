@@ -55,6 +55,12 @@ def test_table_says_what_stands_in_the_file(file: Path, capsys: pytest.CaptureFi
     assert "500 of 1,000 transitions" in out
 
 
+def test_a_limiter_that_lacks_a_number_is_told_without() -> None:
+    limiter = line()["limiter"] | {"samples_per_insert": 2.0, "surplus": None}
+    assert "2 samples per insert" in limiter_text(limiter)
+    assert "surplus" not in limiter_text(limiter)
+
+
 def test_files_of_shards_are_added_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / f"m.shard{shard}.jsonl" for shard in (0, 1)]
     for file, added in zip(files, (10.0, 30.0), strict=True):

@@ -115,6 +115,13 @@ def test_what_is_not_finite_is_null() -> None:
         ({"buffer": {}}, "no 'buffer.size'"),
         ({"process": {"rss": 1.5, "cpu": 1}}, "'process.rss' is 1.5"),
         ({"latency": {}}, "no 'latency.add'"),
+        ({"version": None}, "'version' is None"),
+        ({"time": 1e300}, "'time' is 1e+300"),
+        ({"time": -1}, "'time' is -1"),
+        ({"time": math.nan}, "'time' is nan"),
+        ({"uptime": 10**400}, "'uptime' is 1000"),
+        ({"seconds": math.inf}, "'seconds' is inf"),
+        ({"process": {"rss": 10**400, "cpu": 1}}, "'process.rss' is 1000"),
     ],
 )
 def test_line_that_lacks_something_is_refused(change: dict[str, Any], text: str) -> None:

@@ -12,7 +12,7 @@ from numpy.random import Generator, Philox, SeedSequence
 
 import libsumtree as st
 from libsumtree.errors import ArgumentError, ArgumentTypeError
-from libsumtree.philox import seed_sequence, state_of, words_of
+from libsumtree.philox import saved_seed, seed_sequence, state_of, words_of
 
 WORD = some.one_of(some.integers(0, 2**64 - 1), some.sampled_from([0, 2**64 - 1]))
 
@@ -106,3 +106,12 @@ def test_a_state_of_texts_that_are_none_is_refused(name: str) -> None:
     texts = np.frombuffer(bytes([255]) * 16, "<U1")
     with pytest.raises(ArgumentError, match="is not the state .*an array of <U1"):
         words_of({**good, "state": {**good["state"], name: texts}})
+
+
+@pytest.mark.parametrize(
+    ("entropy", "pool_size"), [(None, 4), (1, 10**12), (None, 10**12), (1, -1), (1, "4"), (1, 0)]
+)
+def test_a_seed_that_was_read_takes_no_entropy_and_no_memory(entropy: Any, pool_size: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        saved_seed(entropy, pool_size)
+    assert saved_seed(5, 8, [1]).state == SeedSequence(5, spawn_key=(1,), pool_size=8).state

@@ -97,6 +97,7 @@ def limiter_text(limiter: dict[str, Any]) -> str:
     parts = [f"{limiter['min_size_to_sample']:,} transitions first"]
     if limiter["samples_per_insert"] is not None:
         parts.append(f"{limiter['samples_per_insert']:g} samples per insert")
+    if None not in (limiter["surplus"], limiter["error_buffer"]):
         parts.append(f"surplus {limiter['surplus']:,.0f} within {limiter['error_buffer']:,.0f}")
     if limiter["changes"]:
         parts.append(f"changed {limiter['changes']} times")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..arguments import short
 from ..errors import MetricsError
 from .histogram import Histogram
 
@@ -29,6 +31,8 @@ class TornLineError(MetricsError):
 
 
 _NUMBERS = (int, float)
+_LARGEST = sys.float_info.max
+_LATEST = 253_402_300_800  # the year 10000, in seconds since 1970
 _NULLABLE = (int, float, type(None))
 # Sections and fields that a line must have, and what they may be. Others may stand beside them.
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
@@ -108,8 +112,11 @@ def decode_line(text: str) -> Line:
         raise MetricsError(f"schema {line['schema']}, and this version reads {SCHEMA}")
     if line.get("event") not in EVENTS:
         raise MetricsError(f"event {line.get('event')!r} is none of {', '.join(EVENTS)}")
+    _check(line, "version", (str,))
     for name in ("time", "uptime", "seconds"):
         _check(line, name, _NUMBERS)
+    if not 0 <= line["time"] < _LATEST:
+        raise MetricsError(f"'time' is {line['time']!r:.40}")
     for section, expected in _FIELDS.items():
         _check(line, section, (dict,))
         for name, types in expected.items():
@@ -121,8 +128,9 @@ def decode_line(text: str) -> Line:
 def _check(fields: Line, name: str, types: tuple[type, ...], prefix: str = "") -> None:
     if name not in fields:
         raise MetricsError(f"no '{prefix}{name}'")
-    if type(fields[name]) not in types:
-        raise MetricsError(f"'{prefix}{name}' is {fields[name]!r:.40}")
+    value = fields[name]
+    if type(value) not in types or (type(value) in _NUMBERS and not abs(value) <= _LARGEST):
+        raise MetricsError(f"'{prefix}{name}' is {short(value)}")
 
 
 def _check_latencies(line: Line) -> None:

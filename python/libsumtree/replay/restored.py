@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
 from ..errors import CheckpointCorruptError, CheckpointMismatchError
+from ..philox import saved_seed
 from ..records import dtype_to_text
 from ..redistribution import redistribute
 from .archive import State
@@ -229,7 +230,7 @@ def _stream_of(path: Path, saved: dict[str, checkpoint.Attribute]) -> tuple[Seed
             "state": {"key": saved["rng_key"], "counter": saved["rng_counter"]},
             "buffer_pos": saved["rng_buffer_pos"],
         }
-        return SeedSequence(entropy, pool_size=pool_size), position_of(state)
+        return saved_seed(entropy, pool_size), position_of(state)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise CheckpointCorruptError(
             f"checkpoint {path}: its seed or the state of its draws is none: {error}"

@@ -120,8 +120,8 @@ def seed_of(text: str) -> SeedSequence:
     """
     try:
         numbers, ndim, pool_size = json.loads(text)
-        return SeedSequence(numbers if ndim else numbers[0], pool_size=pool_size)
-    except (TypeError, ValueError, IndexError, RecursionError) as error:
+        return philox.saved_seed(numbers if ndim else numbers[0], pool_size)
+    except (TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
         raise ProtocolError(f"{text!r:.80} is not a seed: {error}") from None
 
 
