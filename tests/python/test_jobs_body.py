@@ -343,8 +343,10 @@ def test_a_site_that_others_may_write(stage: Stage, mode: int) -> None:
     assert "is refused" in stage.last
 
 
-@pytest.mark.parametrize(("mode", "status"), [(0o777, 78), (0o775, 78), (0o1777, 0), (0o700, 0)])
-def test_a_site_in_a_folder_that_others_may_write(tmp_path: Path, mode: int, status: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "status"), [(0o777, 78), (0o757, 78), (0o775, 0), (0o1777, 0), (0o700, 0)]
+)
+def test_a_site_in_a_folder_that_anybody_may_write(tmp_path: Path, mode: int, status: int) -> None:
     """They could put another file in its place, unless the folder is as /tmp."""
     stage = Stage("slurm", tmp_path, Request(ranks=RANKS))
     stage.site = tmp_path / "sites" / "site.sh"

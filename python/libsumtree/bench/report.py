@@ -16,7 +16,7 @@ from .. import machine
 from ..backends import open_backend
 from ..vectors import vector_level
 
-BUSY_LOAD = 0.5
+BUSY_LOAD = 0.25  # of each core
 BUSY = " - others use this machine: take no figure from here, least of all those of threads"
 
 
@@ -209,7 +209,8 @@ def heading(report: Report) -> str:
     for name, build in facts["backends"].items():
         lines.append(f"- {name}: {build}; vector level {facts['vector levels'][name]}")
     lines += [f"- {name}: {value}" for name, value in report.settings.items()]
-    lines.append(f"- load before: {facts['load']:g}{BUSY if facts['load'] > BUSY_LOAD else ''}")
+    busy = BUSY if facts["load"] > BUSY_LOAD * facts["cores"] else ""
+    lines.append(f"- load before: {facts['load']:g}{busy}")
     lines.append("- figures are medians, ratios are medians within rounds")
     return "\n".join(lines)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..apex.agreement import AgreedError
 from ..apex.errors import OptionError
-from ..apex.options import flag, option_fields, read_options
+from ..apex.options import ApexOptions, flag, option_fields, read_options
 from ..apex.policy import evaluate_policy
 from ..apex.report import last_line
 from ..apex.run import refuse, run
@@ -61,8 +61,7 @@ def main(args: argparse.Namespace) -> int:
     SumTreeError, OSError
         If something goes wrong in this rank alone, once the job runs.
     """
-    names = {name for name, *_ in option_fields()} | {"evaluate"}
-    given = {name: value for name, value in vars(args).items() if name in names}
+    given: dict[str, Any] = _texts_of(args)
     try:
         if "evaluate" in given:
             _evaluate(**given)
@@ -74,6 +73,24 @@ def main(args: argparse.Namespace) -> int:
         _fail_together(error)
         return REFUSED
     return 0
+
+
+def options_of(args: argparse.Namespace) -> ApexOptions:
+    """Return the options that were given, with defaults for the others; not checked yet.
+
+    Raises
+    ------
+    OptionError
+        If one has no value of its kind.
+    """
+    texts = _texts_of(args)
+    texts.pop("evaluate", None)
+    return read_options(texts)
+
+
+def _texts_of(args: argparse.Namespace) -> dict[str, str]:
+    names = {name for name, *_ in option_fields()} | {"evaluate"}
+    return {name: value for name, value in vars(args).items() if name in names}
 
 
 def _train(texts: dict[str, str]) -> None:

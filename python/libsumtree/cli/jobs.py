@@ -281,12 +281,13 @@ def _rendered(args: argparse.Namespace) -> tuple[str, str]:
 
 def _check_program(program: Sequence[str], ranks: int) -> None:
     """Refuse now what the program would refuse when its turn in the queue has come."""
-    from . import make_parser
+    from . import apex, make_parser
 
     name, *options = program
     if name == "replay":
         options = ["--ranks", str(ranks), *options[: options.index("--")]]
-    shards = getattr(make_parser().parse_args([name, *options]), "shards", 1)
+    given = make_parser().parse_args([name, *options])
+    shards = apex.options_of(given).shards if name == "apex" else given.shards
     if ranks < shards + 2:
         raise JobError(f"{name} needs {shards + 2} ranks or more; the job has {ranks}")
 
@@ -297,7 +298,7 @@ def _render(args: argparse.Namespace) -> int:
         print(script, end="")
     else:
         _write_script(args.output, script.encode())
-        print(f"written: {args.output}")
+        print_line(f"written: {args.output}")
     return 0
 
 
@@ -306,11 +307,14 @@ def _write_script(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)  # such as /dev/stdout
         return
-    path = path.resolve()
-    before = path.stat().st_mode if path.exists() else None
-    write_atomically(path, content)
-    mode = (path.stat().st_mode if before is None else before) & 0o777
-    path.chmod(mode | (mode & 0o444) >> 2)
+    path = Path(os.path.realpath(path))
+    before = path.stat().st_mode & 0o777 if path.exists() else None
+    if before is None:
+        write_atomically(path, content, 0o777)
+    else:
+        mode = before | (before & 0o444) >> 2
+        write_atomically(path, content, mode)
+        path.chmod(mode)  # whatever the umask is
 
 
 def _submit(args: argparse.Namespace) -> int:
@@ -355,7 +359,7 @@ def _check(args: argparse.Namespace) -> int:
     if bad:
         raise CheckError(f"the site {site.path} is not ready: {bad[0].name}: {bad[0].text}")
     if not args.json:
-        print(f"the site {site.path} is ready for {request.ranks} ranks")
+        print_line(f"the site {site.path} is ready for {request.ranks} ranks")
     return 0
 
 

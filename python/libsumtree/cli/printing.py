@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterator
 
 _HANDLER = "libsumtree.as-it-came"
-# What ends a line, and what terminals obey.
-_CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# What ends a line, and what terminals obey, as bytes of a name that is no text, too.
+_CONTROLS = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\udc80-\udc9f]")
 
 
 def printable(text: object) -> str:

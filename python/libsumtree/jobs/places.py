@@ -111,8 +111,10 @@ def find_site(text: str) -> Path:
 def refuse_unsafe(path: Path) -> None:
     """Raise unless a file belongs to root or this user, and its owner alone may write it.
 
-    The same holds for its folder, and for that which a link leads to, or another file could be put
-    in its place; a sticky folder, as /tmp is, may be everybody's.
+    Its folder, and that which a link leads to, must belong to one of them, too, and may not be
+    everybody's to write unless it is sticky, as /tmp is: another file could be put in its place. A
+    group may write to a folder, as under umask 002: what it puts there does not belong to this
+    user, and is refused for that.
 
     Raises
     ------
@@ -138,9 +140,9 @@ def refuse_unsafe(path: Path) -> None:
                 "to you"
             )
     for folder, known in folders:
-        if known.st_mode & _OTHERS_WRITE and not known.st_mode & stat.S_ISVTX:
+        if known.st_mode & stat.S_IWOTH and not known.st_mode & stat.S_ISVTX:
             raise SiteError(
-                f"the site {path} is refused: others may put a file in its place; chmod go-w "
+                f"the site {path} is refused: anybody may put a file in its place; chmod o-w "
                 f"{folder}"
             )
 

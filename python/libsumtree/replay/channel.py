@@ -31,6 +31,8 @@ _SPINS = 50
 # While a long message is on its way: seconds of looks without a sleep, and the sleep after that.
 _AWAKE_MOVING = 1e-3
 _SLEEP_MOVING = 50e-6
+# A message that has not moved for so long may never do so.
+_HOPE_MOVING = 5.0
 
 
 class Outgoing:
@@ -254,8 +256,7 @@ class Backoff:
         elif moving:
             self._turn_moving()
         else:
-            self._sleep = min(self._longest, max(20e-6, 1.5 * self._sleep))
-            time.sleep(self._sleep)
+            self._sleep_longer()
 
     def _turn_moving(self) -> None:
         now = time.monotonic()
@@ -263,8 +264,14 @@ class Backoff:
             self._asleep_from = now + _AWAKE_MOVING
         if now < self._asleep_from:
             os.sched_yield()
-        else:
+        elif now < self._asleep_from + _HOPE_MOVING:
             time.sleep(min(self._longest, _SLEEP_MOVING))
+        else:
+            self._sleep_longer()
+
+    def _sleep_longer(self) -> None:
+        self._sleep = min(self._longest, max(20e-6, 1.5 * self._sleep))
+        time.sleep(self._sleep)
 
 
 def wait_turns(seconds: float, longest: float = 0.001) -> Iterator[float]:

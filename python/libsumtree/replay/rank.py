@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import CheckpointError, WorldError
+from ..errors import CheckpointError, OutOfMemoryError, WorldError
 from ..records import dtype_from_text
 from .channel import MPI, Backoff, Channel, wait_turns
 from .checkpoints import Saving
@@ -258,11 +258,22 @@ class ReplayRank:
         shards = self._shards
         busy = shards.turn()
         if shards.dtype and self._peers.buffer is None:
-            self._peers.buffer = self._make_buffer(dtype_from_text(shards.dtype))
+            self._make_asked_for()
         if shards.save_asked is not None and self._saving is None:
             self._begin_saving()
         self._note_if_changed()
         return busy
+
+    def _make_asked_for(self) -> None:
+        """Make the buffer that shard 0 names; where memory cannot hold it, shard 0 is told."""
+        shards = self._shards
+        try:
+            self._peers.buffer = self._make_buffer(dtype_from_text(shards.dtype))
+        except OutOfMemoryError as error:
+            if shards.leads:
+                raise
+            shards.refuse_save(str(error))
+            self._note_failure(str(error))
 
     def _note_if_changed(self) -> None:
         """Tell shard 0 of what it does not know to be unwritten; a failure is known to it."""

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from .. import checkpoint
 from ..buffer import PrioritizedReplayBuffer
-from ..errors import CheckpointCorruptError, CheckpointMismatchError
+from ..errors import ArgumentTypeError, CheckpointCorruptError, CheckpointMismatchError
 from ..philox import saved_seed
-from ..records import dtype_to_text
+from ..records import dtype_from_text, dtype_to_text
 from ..redistribution import redistribute
 from .archive import State
 from .console import say
@@ -157,9 +157,18 @@ def read_file(
 def _check_dtype(
     path: Path, saved: dict[str, checkpoint.Attribute], dtype: np.dtype[Any] | None
 ) -> None:
-    """Refuse records of another dtype, before any memory is taken for them."""
-    text = str(saved.get("dtype"))
-    if dtype is not None and text != dtype_to_text(dtype):
+    """Refuse records of another dtype, before any memory is taken for them.
+
+    A file that names none is for `PrioritizedReplayBuffer.from_checkpoint` to refuse.
+    """
+    text = saved.get("dtype")
+    if dtype is None or not isinstance(text, str):
+        return
+    try:
+        other = dtype_from_text(text) != dtype
+    except ArgumentTypeError:
+        return
+    if other:
         raise CheckpointMismatchError(
             f"checkpoint {path} has dtype {text} where {dtype_to_text(dtype)} is asked for: give "
             "the same dtype, another folder, or resume 'never'"

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from ..errors import EmptyTreeError, IdError, PriorityError, ShapeError
+from ..errors import EmptyTreeError, IdError, OutOfMemoryError, PriorityError, ShapeError
 from . import draws
 from .messages import Code, Flag, Kind, Message, Wait
 from .peers import Peer, Peers, RefusedError, check_count, check_role
@@ -150,17 +150,20 @@ class Samples:
     def _reply(self, peer: Peer, request: Message) -> None:
         peers, buffer = self._peers, self._peers.ring()
         peer.waiting -= 1
-        if request.kind is Kind.DRAW:
-            draws.answer(peers, peer, request)
-            return
         beta = None if request.flags & Flag.DEFAULT else request.real
         try:
+            if request.kind is Kind.DRAW:
+                draws.answer(peers, peer, request)
+                return
             if peer.learner == ALONE:
                 sample = buffer.sample(request.count, beta)
             else:
                 sample = draws.sample(peers, peer, request.count, beta)
         except EmptyTreeError as error:
             peers.refuse(request, Code.EMPTY, str(error))
+            return
+        except OutOfMemoryError as error:
+            peers.refuse(request, Code.SHAPE, str(error))
             return
         peers.limiter.sampled(request.count)
         columns = sample.ids, sample.indices, sample.weights
@@ -177,7 +180,7 @@ class Samples:
         if channel.unsent(peer.rank) > most:
             channel.reap()
             if channel.unsent(peer.rank) > most:
-                text = f"more than {config.update_credits} updates without an answer"
+                text = f"more than {most} answers wait for this learner to take them"
                 raise RefusedError(Code.CREDIT, text)
 
     def update(self, message: Message, peer: Peer) -> None:

@@ -282,7 +282,7 @@ class Service:
             try:
                 self._peers.buffer = self._make_buffer(dtype)
             except OutOfMemoryError as error:
-                self._peers.left[message.source] += 1
+                self._peers.left[message.source] = max(1, self._peers.left[message.source])
                 raise RefusedError(Code.DTYPE, str(error)) from None
         if dtype != self._peers.buffer.dtype:
             here = dtype_to_text(self._peers.buffer.dtype)

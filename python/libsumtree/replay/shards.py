@@ -111,6 +111,9 @@ class Alone:
     def note_changed(self, dtype: np.dtype[Any]) -> None:
         """There is something new to write, of records of this dtype."""
 
+    def refuse_save(self, failure: str) -> None:
+        """Tell shard 0 that what it asked for cannot be written; it may ask again."""
+
     def tell_stop(self, reason: str) -> None:
         """Tell the others that this shard is ending."""
 
@@ -250,6 +253,12 @@ class Follower(_Shard):
         assert self.save_asked is not None
         serial, self.save_asked, self._told = self.save_asked, None, False
         return serial
+
+    def refuse_save(self, failure: str) -> None:
+        """Tell shard 0 that what it asked for cannot be written; it may ask again."""
+        self.dtype = ""
+        self.take_serial()
+        self.tell_saved(failure)
 
     def tell_saved(self, failure: str) -> None:
         """Tell how writing went."""

@@ -86,9 +86,22 @@ MUTANTS = [
     Mutant(
         "in-place save",
         "python/libsumtree/files.py",
-        """        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL |""",
+        """        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        with io.FileIO(os.open(temporary, flags, mode), "w+") as file:
+            try:
+                if _own(file, temporary):
+                    yield file, temporary
+                    return
+            finally:
+                temporary.unlink(missing_ok=True)
+""",
         """        temporary = destination
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC |""",
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with io.FileIO(os.open(temporary, flags, mode), "w+") as file:
+            _own(file, temporary)
+            yield file, temporary
+            return
+""",
         noticed_by(
             "tests/python/test_checkpoint_failures.py",
             "a_full_disk_keeps_the_old_file",
