@@ -36,7 +36,7 @@ def test_updates_beyond_the_credits_are_refused_until_answers_are_taken() -> Non
         for _ in range(times):
             samples.update(Message(Kind.UPDATE, count=1, body=BODY, source=0), peer)
 
-    with pytest.raises(RefusedError, match="more than [0-9]+ answers wait for this learner") as refused:
+    with pytest.raises(RefusedError, match="answers wait for this learner") as refused:
         update(100)
     assert refused.value.code is Code.CREDIT
     taken = samples.updates
