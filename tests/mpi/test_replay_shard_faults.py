@@ -28,7 +28,7 @@ def saved_sizes(folder: Path) -> list[int]:
 
 def end_when_it_adds(jobs: Jobs, role: str, **config: Any) -> Job:
     """Start two shards with one client, and end the service once that says that it may be."""
-    job = jobs.start_shards(2, role, capacity=2000, **{"grace": 30, **config})
+    job = jobs.start_shards(2, role, **{"capacity": 2000, "grace": 30, **config})
     job.wait_for("adding")
     job.send(0, signal.SIGTERM)
     return job.succeed()
@@ -78,6 +78,16 @@ def test_a_shard_that_nobody_came_to_is_saved_empty(jobs: Jobs, tmp_path: Path, 
     assert all(summary["saved"] for summary in summaries(job))
     again = jobs.run_shards(2, "looks", capacity=2000, checkpoint_dir=files)
     assert again.arrays("looked.npz")["size"] == 50
+
+
+def test_a_shard_that_memory_cannot_hold_ends_no_service(jobs: Jobs, tmp_path: Path) -> None:
+    """Nobody came to it: it is made for the first state alone, which is then not written."""
+    scarce = {"checkpoint_dir": tmp_path / "files", "dtype": None, "clients": 2, "grace": 0.5}
+    own = {1: {"hindrances": "scarce_memory"}}
+    job = end_when_it_adds(jobs, "comes_to_shard_0_alone", capacity=1 << 23, own=own, **scarce)
+    assert [summary["saved"] for summary in summaries(job)] == [False, False]
+    assert "memory" in job.err
+    assert not manifests(tmp_path / "files")
 
 
 def test_a_shard_that_cannot_write_tries_again_at_leisure(jobs: Jobs, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import time
 from collections.abc import Callable
@@ -85,6 +86,13 @@ def slow_service() -> None:
         return turn(service)
 
     Service.turn = slow
+
+
+def scarce_memory() -> None:
+    """A shard that may take 64 MiB more than it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def watched_rounds() -> None:
@@ -203,6 +211,17 @@ def comes_to_one_shard(comm: Comm, clients: Comm, shards: int) -> None:
     if shard == 0:
         with ShardLearner(comm, RECORD, shards, 0, 60.0, None, 0.001, "matched") as learner:
             learner.checkpoint({"step": np.int64(1)})
+    Path("adding").touch()
+
+
+def comes_to_shard_0_alone(comm: Comm, clients: Comm, shards: int) -> None:
+    """Fill it; the other shard would have a buffer for the first state alone."""
+    with ShardActor(comm, RECORD, shards, 0, 60.0, 0.001, "matched") as actor:
+        actor.add(*batch(0))
+        settle(actor)
+    with ShardLearner(comm, RECORD, shards, 0, 60.0, None, 0.001, "matched") as learner:
+        state = {"step": np.int64(1)}
+        expect(CheckpointError, lambda: learner.checkpoint(state), "memory")
     Path("adding").touch()
 
 
