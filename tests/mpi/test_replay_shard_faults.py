@@ -90,6 +90,15 @@ def test_a_shard_that_memory_cannot_hold_ends_no_service(jobs: Jobs, tmp_path: P
     assert not manifests(tmp_path / "files")
 
 
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_draw_that_memory_cannot_hold_is_refused(jobs: Jobs, shards: int) -> None:
+    own = {shard: {"hindrances": "scarce_memory"} for shard in range(shards)}
+    role = "draws_more_than_memory_holds"
+    config = {"capacity": 64 * shards, "dtype": None, "clients": 2}
+    job = jobs.run_shards(shards, role, own=own, **config)
+    assert job.json("summary.0.json")["sampled"] == 10
+
+
 def test_a_shard_that_cannot_write_tries_again_at_leisure(jobs: Jobs, tmp_path: Path) -> None:
     """Actors bring ever new transitions meanwhile."""
     files = tmp_path / "files"

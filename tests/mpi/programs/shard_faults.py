@@ -16,7 +16,7 @@ from hostile import Raw
 from mpi4py import MPI
 from steps import expect, settle
 
-from libsumtree.errors import CheckpointError
+from libsumtree.errors import CheckpointError, RejectedError
 from libsumtree.replay import ShardedActor, ShardedLearner
 from libsumtree.replay.group import ShardGroup
 from libsumtree.replay.messages import Code, Flag, Kind, Message
@@ -223,6 +223,18 @@ def comes_to_shard_0_alone(comm: Comm, clients: Comm, shards: int) -> None:
         state = {"step": np.int64(1)}
         expect(CheckpointError, lambda: learner.checkpoint(state), "memory")
     Path("adding").touch()
+
+
+def draws_more_than_memory_holds(comm: Comm, clients: Comm, shards: int) -> None:
+    """Ask for 256 MiB of a ring of 1 MiB, and then for what there is room for."""
+    large = np.dtype([("x", "u1", (1 << 14,))])
+    with ShardedActor(comm, large, shards) as actor:
+        actor.add(np.zeros(64, large), 1.0)
+        settle(actor)
+    with ShardedLearner(comm, large, shards) as learner:
+        expect(RejectedError, lambda: learner.sample(1 << 14), "memory")
+        assert len(learner.sample(10).ids) == 10
+        learner.stop()
 
 
 # ---- what is not a further shard's to do ----
