@@ -50,6 +50,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, **threads, **root, **crowded}
 
 
+def wait_until(done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, f"no {what}"
+        time.sleep(0.01)
+
+
 @dataclass
 class Job:
     """One MPI job: what it was told, and what it left behind."""
@@ -68,15 +76,18 @@ class Job:
         return path
 
     def wait_until(self, done: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-        """Wait until something is so, while the job runs."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline, f"no {what}"
-            time.sleep(0.01)
+        """Wait until something is so of a job that may or may not have ended by then."""
+        wait_until(lambda: self.process.poll() is not None or done(), what, seconds)
+        assert done(), f"ended without {what}: {self.ended()}"
 
     def pid(self, rank: int) -> int:
         return int(self.wait_for(f"pid.{rank}").read_text())
+
+    def lives(self, rank: int) -> bool:
+        """Whether this rank has not ended; one that its launcher has not reaped has."""
+        with contextlib.suppress(FileNotFoundError):
+            return ") Z " not in Path(f"/proc/{self.pid(rank)}/stat").read_text()
+        return False
 
     def send(self, rank: int, number: signal.Signals) -> None:
         os.kill(self.pid(rank), number)
@@ -100,9 +111,13 @@ class Job:
             pytest.fail(f"the job hung\n{self.out}\n{self.err}")
         return self.process.returncode
 
+    def ended(self) -> str:
+        """Wait for the end, and return what there is to say about it."""
+        status = self.end()
+        return f"exit status {status}\n{self.out}\n{self.err}"
+
     def succeed(self, seconds: float = SECONDS) -> Job:
-        status = self.end(seconds)
-        assert status == 0, f"exit status {status}\n{self.out}\n{self.err}"
+        assert self.end(seconds) == 0, self.ended()
         return self
 
     def json(self, name: str) -> Any:

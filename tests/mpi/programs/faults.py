@@ -70,7 +70,8 @@ def faulty_goes_on(comm: Comm, clients: Comm) -> None:
             actor.poll()
     with LearnerClient(comm, RECORD) as learner:
         drawn = learner.sample(256)
-        assert (drawn.transitions["action"] != DOOMED).all()
+        late = drawn.transitions[drawn.transitions["action"] == DOOMED]
+        assert set(map(bytes, late)) <= set(map(bytes, doomed()[:1000]))
         learner.update_priorities(drawn.ids, 1.0)
         learner.stop()
     note("went_on")
