@@ -117,6 +117,26 @@ def _edit_bytes(choose: Choices, content: bytes) -> bytes:
     return bytes(data)
 
 
+def holds_up_hdf5(content: bytes) -> bool:
+    """Whether a global heap, where HDF5 keeps texts, has an entry of no length.
+
+    HDF5 (2.0 and before) never comes back from walking one; nothing above it can tell.
+    """
+    found = False
+    heap = content.find(b"GCOL")
+    while heap >= 0 and not found:
+        end = min(heap + int.from_bytes(content[heap + 8 : heap + 16], "little"), len(content))
+        at = heap + 16
+        while at + 16 <= end and not found:
+            length = int.from_bytes(content[at + 8 : at + 16], "little")
+            is_used = content[at : at + 2] != b"\0\0"
+            step = (16 + (length + 7) // 8 * 8) % 2**64 if is_used else length
+            found = step == 0
+            at += step
+        heap = content.find(b"GCOL", heap + 4)
+    return found
+
+
 def _value(choose: Choices) -> Any:
     what = choose.below(6)
     if what == 0:
@@ -238,6 +258,8 @@ def one(data: bytes) -> None:
     with warnings.catch_warnings(), _edited(Choices(data)) as (path, new, is_signed):
         warnings.simplefilter("ignore")
         whole = dict(_bases())[path]
+        if is_signed and holds_up_hdf5(new):
+            return
         taken = use(path)
         assert is_signed or taken == (new == whole), "altered bytes were not found out"
 
