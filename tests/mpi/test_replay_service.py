@@ -75,6 +75,9 @@ def test_nobody_waits_for_clients_that_can_never_come(jobs: Jobs) -> None:
     assert job.summary["rejected"] == {"1": 1}
     assert job.summary["reason"] == "all clients left"
     assert jobs.run(*both, capacity=1 << 22, record=False).summary["inserted"] == 50
+    both = "insists_on_large_records", "comes_last"
+    job = jobs.run(*both, capacity=1 << 22, record=False, clients=2)
+    assert (job.summary["inserted"], job.summary["rejected"]) == (50, {"1": 2})
 
 
 def test_record_dtype_of_the_first_client_is_taken(jobs: Jobs) -> None:

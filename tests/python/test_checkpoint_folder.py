@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -9,9 +10,11 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from checkpoint_examples import rewrite_sealed
 
 from libsumtree import PrioritizedReplayBuffer, checkpoint
 from libsumtree.errors import CheckpointCorruptError, CheckpointError, CheckpointMismatchError
@@ -337,3 +340,16 @@ def test_another_record_dtype_is_refused_before_memory_is_taken(
 
     with pytest.raises(CheckpointMismatchError, match="f4.* is asked for: give the same dtype"):
         read()
+
+
+def test_a_record_dtype_is_compared_as_one_not_as_its_text(folder: CheckpointFolder) -> None:
+    """Other blanks, as another writer may leave them, are no other dtype."""
+    path = folder.publish(make_buffer(), Progress())
+
+    def respell(file: Any) -> None:
+        file.attrs["dtype"] = json.dumps(json.loads(file.attrs["dtype"]), indent=1)
+
+    rewrite_sealed(path, respell)
+    restored = read_file(path, "cpu", place=Place(dtype=RECORD))
+    assert restored.buffer.dtype == RECORD
+    assert len(restored.buffer) == 5

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import resource
+import time
 
 import pytest
 
 pytest.importorskip("mpi4py")
 
+from libsumtree.replay import channel
 from libsumtree.replay.channel import Backoff
 
 LOOKS = 9_000
@@ -42,3 +44,18 @@ def test_without_a_long_message_there_are_50_looks() -> None:
 @pytest.mark.parametrize("moving", [False, True])
 def test_who_is_never_to_sleep_does_not(moving: bool) -> None:
     assert looks_before_a_sleep(Backoff(0.0), moving) == LOOKS
+
+
+def test_sleeps_grow_once_a_long_message_has_not_moved_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its sender may be dead: sleeps are then no shorter than without it."""
+    slept: list[float] = []
+    monkeypatch.setattr(channel, "_AWAKE_MOVING", 0.0)
+    monkeypatch.setattr(channel, "_HOPE_MOVING", 0.0)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    backoff = Backoff(0.005)
+    for _ in range(100):
+        backoff.turn(busy=False, moving=True)
+    assert slept == sorted(slept)
+    assert slept[-1] == 0.005

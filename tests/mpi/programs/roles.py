@@ -30,6 +30,8 @@ from libsumtree.replay import ActorClient, LearnerClient, ShardedActor
 
 Comm = MPI.Intracomm
 
+LARGE_RECORD = [("x", "u1", 1 << 20)]
+
 # ---- the round trip: the test does the same with a buffer of its own ----
 
 
@@ -491,6 +493,11 @@ def comes_last(comm: Comm, clients: Comm) -> None:
 
 def comes_with_large_records(comm: Comm, clients: Comm) -> None:
     """Nobody has memory for these; the refusal is no reason for the replay rank to wait on."""
-    record = [("x", "u1", 1 << 20)]
-    expect(RejectedError, lambda: ActorClient(comm, record), "more than the")
+    expect(RejectedError, lambda: ActorClient(comm, LARGE_RECORD), "more than the")
     clients.Barrier()
+
+
+def insists_on_large_records(comm: Comm, clients: Comm) -> None:
+    """Come with them twice, and stand for one client all the same."""
+    expect(RejectedError, lambda: ActorClient(comm, LARGE_RECORD), "more than the")
+    comes_with_large_records(comm, clients)
