@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ Records = NDArray[np.void]
 
 _SCALAR = re.compile(r"[|<>=][?biufcmMSUV]\d{1,10}(\[\d{0,10}[A-Za-z]{1,7}\])?")
 _LONGEST_TEXT = 1 << 20
+_NUMPY_WRAPS = np.lib.NumpyVersion(np.__version__) < "2.0.0"
+"""NumPy 1 wraps an integer that its field cannot hold, and only warns of it."""
 
 
 def check_record_dtype(dtype: Any) -> np.dtype[Any]:
@@ -126,14 +129,25 @@ def dtype_from_text(text: str) -> np.dtype[Any]:
 def as_records(transitions: ArrayLike, dtype: np.dtype[Any]) -> Records:
     """Make records of what a caller gives as transitions."""
     try:
-        rows = np.asarray(transitions, dtype=dtype if are_tuples(transitions) else None)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if are_tuples(transitions):
+            rows = _records_of_tuples(transitions, dtype)
+        else:
+            rows = np.asarray(transitions)
+    except (TypeError, ValueError, OverflowError, RecursionError, DeprecationWarning) as error:
         raise ArgumentTypeError(f"transitions cannot be made records of {dtype}: {error}") from None
     if not same_fields(rows.dtype, dtype):
         raise ArgumentTypeError(
             f"transitions have dtype {rows.dtype}: it must be {dtype}{_remedy(rows)}"
         )
     return rows
+
+
+def _records_of_tuples(tuples: Any, dtype: np.dtype[Any]) -> Records:
+    if not _NUMPY_WRAPS:
+        return np.asarray(tuples, dtype)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "NumPy will stop allowing", DeprecationWarning)
+        return np.asarray(tuples, dtype)
 
 
 def are_tuples(values: Any) -> bool:
