@@ -59,7 +59,7 @@ def test_datasets_fill_ring_segments_in_place(saved: Path) -> None:
         found.datasets["storage/observation"].read_into(observation[4:], observation[:4])
         found.datasets["storage/done"].read_into(ring["done"])
     assert ring["observation"].tolist() == np.arange(27).reshape(9, 3).tolist()
-    assert not ring["label"].any()
+    assert (ring["label"] == "").all()
     assert ring["done"].tolist() == [True, False, True] * 3
 
 
@@ -185,8 +185,9 @@ def test_records_of_more_fields_than_hdf5_can_describe_are_bytes(tmp_path: Path)
     assert checkpoint.storable_record(record) == np.dtype(("u1", (4000,)))
     only_padding = np.dtype({"names": ["a"], "formats": ["U0"], "offsets": [0], "itemsize": 3})
     assert checkpoint.storable_record(only_padding) == np.dtype(("u1", (3,)))
-    deep = np.dtype([("a", "<f4", (1,) * 33)])
-    assert checkpoint.storable_record(deep) == np.dtype(("u1", (4,)))
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":  # 32 dimensions are the most of NumPy 1, too
+        deep = np.dtype([("a", "<f4", (1,) * 33)])
+        assert checkpoint.storable_record(deep) == np.dtype(("u1", (4,)))
 
 
 def test_the_most_fields_that_are_described_fit(tmp_path: Path) -> None:

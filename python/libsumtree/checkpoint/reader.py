@@ -294,7 +294,10 @@ def hdf5_errors(what: str) -> Iterator[None]:
         yield
     except (CheckpointError, MemoryError):
         raise
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError) as error:
+    except (
+        *(OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError),
+        OverflowError,  # an address beyond those of files
+    ) as error:
         raise CheckpointCorruptError(f"{what} cannot be read by HDF5: {error}") from error
 
 
