@@ -202,6 +202,10 @@ def another_thread() -> Iterator[list[int]]:
     thread.start()
     sys.setswitchinterval(1e6)
     try:
+        # One that waited for the GIL by then still asks for it after the old interval, once.
+        waited = counted[0] + 2
+        while counted[0] < waited:
+            time.sleep(0.001)
         yield counted
     finally:
         sys.setswitchinterval(interval)
