@@ -86,7 +86,8 @@ def raised(masses: Doubles, old: float, alpha: float) -> Doubles:
         part = masses[start : start + _BLOCK].astype(np.longdouble)
         positive = part > 0
         with np.errstate(over="ignore"):
-            new[start : start + _BLOCK][positive] = part[positive] ** power
+            # NumPy 1's ** would round a scalar power to a double to see if it is 1, 2 or 0.5.
+            new[start : start + _BLOCK][positive] = np.power(part[positive], power)
     bad = ~(new <= MAX_MASS)
     if bad.any():
         at = int(np.argmax(bad))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 import libsumtree as st
@@ -113,6 +113,7 @@ def exact_power(base: Any, exponent: Any) -> Decimal:
     some.floats(0.05, 1.0),
     some.floats(0.05, 1.0),
 )
+@example([21365.0], np.nextafter(1.0, 0.0), 1.0)
 def test_masses_are_as_close_as_documented(priorities: Any, old: float, new: float) -> None:
     buffer = buffer_of(priorities, alpha=old)
     buffer.set_alpha(new)
