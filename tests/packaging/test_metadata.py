@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,28 @@ def test_conda_needs_what_pip_needs(checkout: Path) -> None:
     assert pinned(recipe["run"]) == {*runs, "python"}
     builds = {*project["build-system"]["requires"], "python", "pip", "libgomp"}
     assert pinned(recipe["host"]) == builds
+
+
+def test_the_oldest_versions_are_those_that_pip_allows(checkout: Path) -> None:
+    """mpi4py, which has no wheels as old, is the exception that tests/oldest.txt tells of."""
+    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    bounds: dict[str, Version] = {}
+
+    def collect(requirements: list[str]) -> None:
+        for requirement in map(Requirement, requirements):
+            if requirement.name == "libsumtree":
+                for extra in requirement.extras:
+                    collect(extras[extra])
+            for bound in requirement.specifier:
+                least = Version(bound.version)
+                bounds[requirement.name] = max(least, bounds.get(requirement.name, least))
+
+    collect(project["dependencies"] + extras["test"])
+    lines = (checkout / "tests/oldest.txt").read_text().splitlines()
+    oldest = dict(line.split("==") for line in lines if not line.startswith("#"))
+    bounds["mpi4py"] = Version("4.1.0")
+    assert {name: Version(version) for name, version in oldest.items()} == bounds
 
 
 def test_python_versions(checkout: Path) -> None:
