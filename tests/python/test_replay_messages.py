@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -69,8 +70,10 @@ def test_every_kind_is_read_as_written(kind: Kind) -> None:
     message = decode(received(sent.encode(body)), source=9)
     assert message.source == 9
     assert message.body.tobytes() == body
-    message.source, message.body = sent.source, sent.body
-    assert message == sent
+    header = {field.name for field in dataclasses.fields(Message)} - {"source", "body"}
+    assert {name: getattr(message, name) for name in header} == {
+        name: getattr(sent, name) for name in header
+    }
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -159,7 +159,7 @@ _KINDS = {int(kind): kind for kind in Kind}
 _CODES = {int(code): code for code in Code}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Message:
     """One control message.
 
