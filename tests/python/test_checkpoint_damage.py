@@ -170,6 +170,8 @@ def make_cycle(file: Any) -> None:
         lambda file: file.create_dataset("odd", (1 << 40,), "f8"),
         lambda file: file.attrs.__setitem__("odd", np.array(["text"], h5py.string_dtype())),
         lambda file: file.attrs.__setitem__("odd", np.void(b"bytes")),
+        lambda file: file.attrs.__setitem__(b"odd\xff", 1.0),
+        lambda file: file.__setitem__(b"odd\xff", np.zeros(3)),
         lambda file: file.attrs.__setitem__("format", 2),
         lambda file: file.attrs.__setitem__("format", np.array([1, 1])),
         lambda file: file.attrs.__setitem__("format", True),

@@ -301,9 +301,16 @@ def hdf5_errors(what: str) -> Iterator[None]:
         raise CheckpointCorruptError(f"{what} cannot be read by HDF5: {error}") from error
 
 
+def _check_name(path: Path, name: str | bytes) -> None:
+    """Refuse a name that is not UTF-8, which h5py gives as bytes."""
+    if isinstance(name, bytes):
+        raise CheckpointCorruptError(f"checkpoint {path}: the name {name!r} is not UTF-8")
+
+
 def _read_attributes(path: Path, hdf5: Any) -> dict[str, Attribute]:
     attributes: dict[str, Attribute] = {}
     for name in hdf5.attrs:
+        _check_name(path, name)
         kind = hdf5.attrs.get_id(name).dtype
         value = hdf5.attrs[name] if is_storable(kind) or kind.hasobject else None
         if isinstance(value, np.generic):
@@ -345,6 +352,7 @@ class _Collector:
         """
         h5py = self._h5py
         for name in group:
+            _check_name(self._path, name)
             full = prefix + name
             link = group.get(name, getlink=True)
             member = group[name] if isinstance(link, h5py.HardLink) else None
